@@ -1,0 +1,63 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh clone, offline once installed, and again.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-unit test-all lint format bench clean
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 python; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& { command -v $$p; break; }; done)
+INSTALLED := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+help:
+	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
+	@echo "make demo       the sample project, day after day"
+	@echo "make test       the tests (make test-unit: without Java; make test-all: with the slow ones)"
+	@echo "make lint       style, types and import contracts (make format: put the style right)"
+	@echo "make bench      all benchmarks; one: python -m benchmarks NAME"
+	@echo "make clean      take away what was built here"
+
+install: $(INSTALLED)
+	@$(BIN)/python -m arctic_runtime.spark.jars --install-java
+
+# Made anew when what is to be installed changes; otherwise nothing is asked of any network.
+$(INSTALLED): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Python 3.10 to 3.13 is needed and none was found; make PYTHON=/path/to/python names one" >&2; exit 2; fi
+	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
+	@echo "Installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install
+	@$(BIN)/python -m sample_project.demo
+
+test: install
+	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-unit: $(INSTALLED)
+	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+
+test-all: install
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	rm -rf target logs warehouse spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

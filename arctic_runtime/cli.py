@@ -1,0 +1,230 @@
+"""The command `arctic`: looks at and checks what dbt builds.
+
+Exit codes: 0 done, 1 a difference or failure in the data, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime import inspect
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.model.step import describe
+from arctic_runtime.model.table import Model
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.spark.run import Run
+    from dbt.adapters.arctic.project import Project
+
+DONE, DIFFERENT, WRONG_USE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a command works with; Spark starts only for those that ask for a run."""
+
+    project: Project
+    reader: CatalogReader
+    session: Callable[[], SparkSession]
+    options: argparse.Namespace
+
+    def run(self, model: Model) -> Run:
+        from arctic_runtime.spark.run import Run
+
+        return Run(model, self.reader, self.session)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: for programs, for people, and as an exit code."""
+
+    data: Any
+    lines: tuple[str, ...]
+    code: int = DONE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        answer = _COMMANDS[options.command](_desk(options))
+    except (ConfigError, CatalogError) as error:
+        print(f"arctic {options.command}: {error}", file=sys.stderr)
+        return WRONG_USE
+    except ArcticError as error:
+        print(f"arctic {options.command}: {error}", file=sys.stderr)
+        return DIFFERENT
+    print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
+    return answer.code
+
+
+def _desk(options: argparse.Namespace) -> Desk:
+    from arctic_runtime.spark.session import SparkEnvironment
+    from dbt.adapters.arctic.project import load_project
+
+    project = load_project(options.project_dir, options.profiles_dir, options.target)
+    session = functools.cache(SparkEnvironment(project.profile).session)
+    return Desk(project, CatalogReader(project.profile), session, options)
+
+
+def _verify(desk: Desk) -> Answer:
+    from arctic_runtime.spark.verify import verify
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    lines: list[str] = []
+    for model in desk.project.select(desk.options.models):
+        start = time.monotonic()
+        findings = verify(desk.run(model))
+        broken = [finding for finding in findings if finding.broken]
+        left_out = [finding for finding in findings if finding.left_out]
+        verdict = "differs" if broken else "ok"
+        found[str(model.table)] = [asdict(finding) for finding in findings]
+        checks = len(findings) - len(left_out)
+        _say(desk, f"{verdict:8} {model.table}: {checks} checks in {time.monotonic() - start:.1f} s")
+        lines += [f"{model.table}: not checked: {finding.check}: {finding.left_out}" for finding in left_out]
+        for finding in broken:
+            lines.append(f"{model.table}: {finding.check}: {finding.broken} row(s) break it")
+            lines += [f"  example: {example}" for example in finding.examples]
+    any_broken = any(finding["broken"] for findings in found.values() for finding in findings)
+    return Answer(found, tuple(lines), DIFFERENT if any_broken else DONE)
+
+
+def _say(desk: Desk, line: str) -> None:
+    """Shows progress while work goes on, where nobody parses the output."""
+    if not desk.options.json:
+        print(line, flush=True)
+
+
+def _explain(desk: Desk) -> Answer:
+    model = desk.project.one(desk.options.model)
+    plan = desk.run(model).explain()
+    lines = [
+        f"{model.table}",
+        f"  next run: {plan.decision.mode} ({plan.decision.reason}{_because(plan.decision.because)})",
+        *(f"  reads {name}: {_window(window)}" for name, window in plan.decision.windows.items()),
+        *(f"  then: {describe(step)}" for step in plan.steps),
+        *([f"  then: {_catch_up(model)}"] if plan.decision.mode != "unchanged" else []),
+    ]
+    return Answer(asdict(plan), tuple(lines))
+
+
+def _catch_up(model: Model) -> str:
+    """What follows a commit; how much depends on how many rows that commit will have."""
+    if model.config.merge == "on_write":
+        return f"merge the new changes into {model.base}"
+    return f"replace view {model.table}, and merge into {model.base} where enough has come together"
+
+
+def _because(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _window(window: Any) -> str:
+    if window.start is None:
+        return f"all of version {window.end.snapshot}"
+    if window.is_empty:
+        return f"nothing new since version {window.end.snapshot}"
+    return f"from version {window.start.snapshot} to {window.end.snapshot}"
+
+
+def _status(desk: Desk) -> Answer:
+    chosen = desk.project.select(desk.options.models)
+    found = [inspect.status(desk.reader, model, desk.project.models) for model in chosen]
+    lines: list[str] = []
+    for status in found:
+        lines += _status_lines(status)
+    return Answer([asdict(status) for status in found], tuple(lines))
+
+
+def _status_lines(status: inspect.Status) -> list[str]:
+    if not status.built:
+        return [f"{status.model}: not built yet"]
+    return [
+        f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
+        f"  base: {status.rows:,} rows, {status.files} files, {status.bytes:,} bytes, {status.nodes} nodes",
+        f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows",
+        *(
+            f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
+            for consumer in status.consumers
+        ),
+    ]
+
+
+def _history(desk: Desk) -> Answer:
+    entries = inspect.history(desk.reader, desk.project.one(desk.options.model))
+    lines = [f"{e.version:>20}  {e.at}  {e.mode:12} {e.reason:18} {e.rows:,} rows" for e in entries]
+    return Answer([asdict(entry) for entry in entries], tuple(lines or ["no versions yet"]))
+
+
+def _changes(desk: Desk) -> Answer:
+    from arctic_runtime.spark.between import changes_between
+
+    model = desk.project.one(desk.options.model)
+    rows = changes_between(desk.run(model), desk.options.start, desk.options.end, desk.options.limit)
+    return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
+
+
+def _lookup(desk: Desk) -> Answer:
+    found = inspect.lookup(desk.reader, desk.project.one(desk.options.model), desk.options.key)
+    lines = (
+        "no such row" if found.row is None else "\n".join(f"{name}: {value}" for name, value in found.row.items()),
+        f"({found.files_opened} data file(s) opened)",
+    )
+    return Answer(asdict(found), lines, DIFFERENT if found.row is None else DONE)
+
+
+_COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
+    "verify": _verify,
+    "explain": _explain,
+    "status": _status,
+    "history": _history,
+    "changes": _changes,
+    "lookup": _lookup,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
+    shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
+    shared.add_argument("--target", default=None, help="the profile's target, as for dbt")
+    shared.add_argument("--json", action="store_true", help="answer in JSON")
+    parser = argparse.ArgumentParser(prog="arctic", description="Looks at and checks the tables that dbt builds.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[shared])
+
+    for name, text in (
+        ("verify", "recompute and compare tables with their queries and their histories"),
+        ("status", "versions, changes not merged yet, files, consumers and their lag"),
+    ):
+        add(name, text).add_argument("models", nargs="*", metavar="MODEL", help="all where none is named")
+    for name, text in (
+        ("explain", "what the next run will do, and why"),
+        ("history", "the versions of a table"),
+        ("changes", "change rows between two versions"),
+        ("lookup", "one row by its key"),
+    ):
+        add(name, text).add_argument("model", metavar="MODEL")
+    changes = commands.choices["changes"]
+    changes.add_argument("--from", dest="start", type=int, required=True, metavar="V", help="after this version")
+    changes.add_argument("--to", dest="end", type=int, required=True, metavar="V", help="up to this version")
+    changes.add_argument("--limit", type=int, default=1000, help="at most so many rows (default: 1000)")
+    commands.choices["lookup"].add_argument("key", nargs="+", metavar="KEY", help="a value per key column")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

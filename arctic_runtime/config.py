@@ -1,0 +1,356 @@
+"""The profile: which catalog a project keeps its tables in, and which Spark does the work."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import quote
+
+from arctic_runtime.errors import ConfigError
+
+Method = Literal["session", "connect"]
+Setting = str | int | float | bool
+
+CATALOG_TYPES = ("rest", "jdbc", "hive", "glue", "hadoop", "nessie")
+ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+BUSY_TIMEOUT_SECONDS = 60
+
+_SQLITE = "jdbc:sqlite:"
+_POSTGRES = "jdbc:postgresql:"
+_REQUIRED_BY_TYPE = {
+    "rest": ("uri",),
+    "jdbc": ("uri", "warehouse"),
+    "hive": ("uri",),
+    "hadoop": ("warehouse",),
+    "nessie": ("uri", "warehouse"),
+}
+# Without a shuffle of the base: joins and merges between tables whose partitions correspond.
+_STORAGE_PARTITIONED_JOINS = {
+    "spark.sql.sources.v2.bucketing.enabled": "true",
+    "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
+    "spark.sql.sources.v2.bucketing.shuffle.enabled": "true",
+    "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled": "true",
+    # Spark 4.1 ends with an internal error where this is on and a query broadcasts a bare scan below such a join, so
+    # only statements of our own, which do not, turn it on.
+    "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "false",
+    "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled": "false",
+    "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+_SECRET_KEY = re.compile(
+    r"secret|token|credential|password|passwd|authorization|access-?key|account-?key|api-?key|private-?key|sas",
+    re.IGNORECASE,
+)
+_SECRET_IN_URL = re.compile(
+    r"(?P<name>[^?&;=/]*(?:secret|token|credential|password|passwd|key)[^?&;=/]*=)[^&;]*", re.IGNORECASE
+)
+_USER_IN_URL = re.compile(r"(?P<user>//[^/@:]*:)[^/@]*@")
+_MASK = "***"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything that is needed to reach the catalog and to start or join a Spark.
+
+    `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
+    method `connect`, where the server may have the catalog configured already. `settings` are further
+    Spark settings and win over every default. Raises ConfigError where the parts contradict.
+    """
+
+    catalog: str = "lake"
+    catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    method: Method = "session"
+    url: str | None = None
+    master: str = "local[*]"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "catalog_properties", _texts(self.catalog_properties, "catalog_config"))
+        object.__setattr__(self, "settings", _texts(self.settings, "server_side_parameters"))
+        _check_name(self.catalog)
+        _check_method(self.method, self.url)
+        _check_catalog(self.catalog_properties, required=self.method == "session")
+        _check_settings(self.settings)
+
+    @classmethod
+    def embedded(
+        cls,
+        warehouse: Path | str,
+        catalog: str = "lake",
+        master: str = "local[*]",
+        settings: Mapping[str, Setting] | None = None,
+    ) -> Profile:
+        """Spark in this process, and an Iceberg JDBC catalog on SQLite in `<warehouse>/catalog.db`."""
+        if not str(warehouse).strip():
+            raise _refusal(
+                "The profile has an empty warehouse",
+                "warehouse",
+                "a directory",
+                "''",
+                "name one, as ./warehouse",
+            )
+        directory = Path(os.path.abspath(Path(warehouse).expanduser()))
+        _check_directory(directory)
+        properties = {
+            "type": "jdbc",
+            "uri": f"{_SQLITE}{directory / 'catalog.db'}",
+            "warehouse": str(directory),
+            "jdbc.schema-version": "V1",
+            "jdbc.journal_mode": "WAL",
+            "jdbc.busy_timeout": str(BUSY_TIMEOUT_SECONDS * 1000),
+        }
+        return cls(
+            catalog=catalog,
+            catalog_properties=properties,
+            master=master,
+            settings=_texts(settings or {}, "server_side_parameters"),
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark's driver and executors are all in a JVM that this process starts."""
+        return self.method == "session" and re.fullmatch(r"local(\[.*\])?", self.master) is not None
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The catalog's database where that is a SQLite file, which the file's directory must exist for."""
+        uri = self.catalog_properties.get("uri", "")
+        if not uri.startswith(_SQLITE) or uri.startswith((f"{_SQLITE}:", f"{_SQLITE}file:")):
+            return None
+        return Path(uri.removeprefix(_SQLITE).split("?", 1)[0])
+
+    def spark_settings(self) -> dict[str, str]:
+        """All settings of a Spark that is started for this profile; its own `settings` win."""
+        settings = {
+            **self._catalog_settings(),
+            **_STORAGE_PARTITIONED_JOINS,
+            "spark.master": self.master,
+            "spark.app.name": "dbt-arctic",
+            "spark.sql.defaultCatalog": self.catalog,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            **(_local_settings(self.master) if self.is_local else {}),
+            **self.settings,
+        }
+        settings["spark.sql.extensions"] = _with_iceberg(self.settings.get("spark.sql.extensions", ""))
+        if self.catalog_properties.get("warehouse", "").startswith("/"):
+            settings.setdefault("spark.hadoop.fs.defaultFS", "file:///")
+        return settings
+
+    def session_settings(self) -> dict[str, str]:
+        """The settings that a session of a running Spark can be given, as on a Spark Connect server."""
+        catalog = self._catalog_settings() if self.catalog_properties else {}
+        return {
+            **catalog,
+            **_STORAGE_PARTITIONED_JOINS,
+            "spark.sql.defaultCatalog": self.catalog,
+            "spark.sql.session.timeZone": "UTC",
+            **self.settings,
+        }
+
+    def pyiceberg_properties(self) -> dict[str, str] | None:
+        """Properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
+
+        None where pyiceberg can't open this kind of catalog, so that only Spark can observe it.
+        """
+        kind = self.catalog_properties.get("type", "")
+        shared = {k: v for k, v in self.catalog_properties.items() if not _is_for_java(k)}
+        if kind == "jdbc":
+            uri = _sqlalchemy_uri(self.catalog_properties)
+            return None if uri is None else {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
+        return shared if kind in ("rest", "hive", "glue") else None
+
+    def _catalog_settings(self) -> dict[str, str]:
+        prefix = f"spark.sql.catalog.{self.catalog}"
+        return {
+            prefix: "org.apache.iceberg.spark.SparkCatalog",
+            f"{prefix}.cache-enabled": "false",
+            f"{prefix}.table-default.format-version": "3",
+            f"{prefix}.table-default.commit.retry.num-retries": "20",
+            **{f"{prefix}.{key}": value for key, value in self.catalog_properties.items()},
+        }
+
+    def __repr__(self) -> str:
+        parts = {
+            "catalog": self.catalog,
+            "catalog_properties": masked(self.catalog_properties),
+            "method": self.method,
+            "url": self.url and _masked_url(self.url),
+            "master": self.master,
+            "settings": masked(self.settings),
+        }
+        return f"Profile({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+
+def masked(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same properties, with nothing in them that must not be printed."""
+    return {key: _MASK if _SECRET_KEY.search(key) else _masked_url(value) for key, value in properties.items()}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` where one of the known names is close, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def _masked_url(value: str) -> str:
+    if "://" not in value and not value.startswith("jdbc:"):
+        return value
+    return _SECRET_IN_URL.sub(rf"\g<name>{_MASK}", _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value))
+
+
+def _refusal(what: str, where: str, expected: str, found: str, advice: str) -> ConfigError:
+    return ConfigError(f"{what}.\n  where: {where}\n  expected: {expected}\n  found: {found}\n  what to do: {advice}")
+
+
+def _texts(values: Mapping[str, Setting], where: str) -> dict[str, str]:
+    """Settings as Spark reads them; YAML turns `true` and `4` into other things than strings."""
+    texts = {}
+    for key, value in values.items():
+        if not isinstance(value, (str, int, float, bool)):
+            kind = type(value).__name__
+            raise _refusal(
+                f"'{key}' has no usable value",
+                where,
+                "text, a number or a boolean",
+                kind,
+                "write one plain value",
+            )
+        texts[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _check_name(catalog: str) -> None:
+    if catalog == "spark_catalog" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", catalog):
+        raise _refusal(
+            "The catalog's name can't be used",
+            "catalog (dbt's database)",
+            "a letter, then letters, digits and underscores; not spark_catalog",
+            repr(catalog),
+            "choose another name; only the profile and pyiceberg's catalog name need to know it",
+        )
+
+
+def _check_method(method: str, url: str | None) -> None:
+    known = get_args(Method)
+    if method not in known:
+        advice = f"choose one{nearest(str(method), known)}"
+        raise _refusal("The profile's method is unknown", "method", " or ".join(known), repr(method), advice)
+    if method == "session" and url is not None:
+        raise _refusal(
+            "The profile has a url that nothing would use",
+            "url",
+            "no url with method: session",
+            repr(_masked_url(url)),
+            "write method: connect, or take the url away",
+        )
+    if method == "connect" and not re.match(r"sc://.|local\b", url or ""):
+        found = "none" if url is None else repr(_masked_url(url))
+        raise _refusal(
+            "The profile doesn't say which Spark Connect server to use",
+            "url",
+            "sc://host:port",
+            found,
+            "write url: sc://… into the profile",
+        )
+
+
+def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
+    kind = properties.get("type")
+    if not properties and not required:
+        return
+    if kind is None and "catalog-impl" in properties:
+        return
+    if kind not in CATALOG_TYPES:
+        advice = f"choose one{nearest(kind or '', CATALOG_TYPES)}, or write warehouse: for an embedded one"
+        raise _refusal(
+            "The catalog's type is unknown",
+            "catalog_config.type",
+            ", ".join(CATALOG_TYPES),
+            repr(kind),
+            advice,
+        )
+    for name in _REQUIRED_BY_TYPE.get(kind, ()):
+        if not properties.get(name):
+            raise _refusal(
+                f"A catalog of type {kind} needs '{name}'",
+                f"catalog_config.{name}",
+                "a value",
+                "none",
+                "add it",
+            )
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    for key in settings:
+        if not key.startswith("spark."):
+            raise _refusal(
+                f"'{key}' is not a Spark setting",
+                "server_side_parameters",
+                "names that start with 'spark.'",
+                repr(key),
+                "Iceberg catalog properties belong into catalog_config",
+            )
+
+
+def _check_directory(directory: Path) -> None:
+    """SQLite's JDBC driver cuts its URL at a question mark, and nothing else here could tell."""
+    if "?" in str(directory) or "#" in str(directory):
+        raise _refusal(
+            "The warehouse's path can't be used",
+            "warehouse",
+            "a path without '?' and '#'",
+            repr(str(directory)),
+            "move it",
+        )
+
+
+def _with_iceberg(extensions: str) -> str:
+    others = [name.strip() for name in extensions.split(",") if name.strip() not in ("", ICEBERG_EXTENSIONS)]
+    return ",".join([ICEBERG_EXTENSIONS, *others])
+
+
+def _local_settings(master: str) -> dict[str, str]:
+    partitions = max(8, 2 * _cores(master))
+    return {
+        "spark.driver.memory": "4g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
+
+
+def _cores(master: str) -> int:
+    count = re.match(r"local\[(\d+)", master)
+    if count:
+        return int(count.group(1))
+    return os.cpu_count() or 1 if master.startswith("local[*") else 1
+
+
+def _is_for_java(key: str) -> bool:
+    """Properties that mean nothing, or something else, to pyiceberg."""
+    return key.startswith(("jdbc.", "table-default.", "table-override.", "cache")) or key in (
+        "io-impl",
+        "clients",
+    )
+
+
+def _sqlalchemy_uri(properties: Mapping[str, str]) -> str | None:
+    uri = properties["uri"]
+    if uri.startswith(_SQLITE):
+        path = uri.removeprefix(_SQLITE).split("?", 1)[0]
+        return f"sqlite:///{path}?timeout={BUSY_TIMEOUT_SECONDS}"
+    if not uri.startswith(_POSTGRES):
+        return None
+    server = uri.removeprefix(_POSTGRES)
+    user, password = properties.get("jdbc.user"), properties.get("jdbc.password")
+    if user is None or not server.startswith("//"):
+        return f"postgresql+psycopg2:{server}"
+    login = quote(user, safe="") if password is None else f"{quote(user, safe='')}:{quote(password, safe='')}"
+    return f"postgresql+psycopg2://{login}@{server.removeprefix('//')}"

@@ -1,0 +1,50 @@
+"""Every error that dbt-arctic raises on purpose.
+
+ArcticError
+├── ConfigError       what the user wrote can't be used; nothing was read or written
+├── SourceError       an upstream can't be read as it must be (dropped, recreated, rewritten)
+├── DataError         rows break what was declared of them (null or duplicate keys); nothing was written
+├── PlanError         the model can't be maintained in the way that was asked for
+├── CommitConflict    somebody else committed first: observe again, then retry
+├── CommitUnknown     a commit's outcome is not known: look for its run token, delete nothing
+├── CatalogError      the catalog or the warehouse can't be reached, read or written
+└── CorruptState      tables contradict one another; a person has to look
+"""
+
+from __future__ import annotations
+
+
+class ArcticError(Exception):
+    """Base of all errors below; its text says what, where, expected, found, and what to do next."""
+
+
+class ConfigError(ArcticError):
+    """A profile or a model's configuration is unknown, contradictory or not supported yet."""
+
+
+class SourceError(ArcticError):
+    """An upstream was dropped, recreated or rewritten, so its changes can't be told."""
+
+
+class DataError(ArcticError):
+    """Rows break what the model declares of them; nothing was written."""
+
+
+class PlanError(ArcticError):
+    """The model can't be maintained in the way that was asked for."""
+
+
+class CommitConflict(ArcticError):
+    """Another writer committed between observation and commit; the attempt left nothing behind."""
+
+
+class CommitUnknown(ArcticError):
+    """A commit was sent and its outcome is not known; its files must stay until it is."""
+
+
+class CatalogError(ArcticError):
+    """The catalog or the warehouse can't be reached, read or written."""
+
+
+class CorruptState(ArcticError):
+    """Two places that must agree do not; continuing could lose rows."""

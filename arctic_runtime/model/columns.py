@@ -1,0 +1,52 @@
+"""Columns, and the names that a change row reserves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ACTION: Final = "_action"
+TIMESTAMP: Final = "_ts"
+SEQUENCE: Final = "_seq"
+BEFORE: Final = "_before"
+POSITION: Final = "_position"
+
+CHANGE_COLUMNS: Final = (ACTION, TIMESTAMP, SEQUENCE, BEFORE)
+METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+OWN_PREFIX: Final = "__arctic_"
+RESERVED: Final = (*CHANGE_COLUMNS, POSITION)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A name, and a type as Spark writes it (`bigint`, `struct<a:int>`)."""
+
+    name: str
+    type: str
+
+
+def same_name(left: str, right: str) -> bool:
+    """Whether two column names are one to Spark, which does not look at case."""
+    return left.lower() == right.lower()
+
+
+def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
+    return next((column for column in columns if same_name(column.name, name)), None)
+
+
+def plain_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """A change table's own columns, without those that say what happened."""
+    return tuple(kept for kept in change_columns if kept.name not in CHANGE_COLUMNS)
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """Columns to add, to widen and to drop, in this order."""
+
+    add: tuple[Column, ...] = ()
+    widen: tuple[Column, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.add or self.widen or self.drop)

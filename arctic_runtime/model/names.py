@@ -1,0 +1,92 @@
+"""Names of tables, and of the relations that belong to one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from arctic_runtime.errors import ConfigError
+
+CHANGES_SUFFIX = "__changes"
+BASE_SUFFIX = "__base"
+
+_REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
+_ESCAPED = re.compile(r"[%.`()]")
+_CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """A three-level name. Parts are plain text; whoever writes them into SQL quotes them.
+
+    Raises ConfigError for parts that no catalog can keep: empty ones, path separators, control characters.
+    """
+
+    catalog: str
+    schema: str
+    name: str
+
+    def __post_init__(self) -> None:
+        for part in (self.catalog, self.schema, self.name):
+            if not part or _REFUSED.search(part) or part in (".", ".."):
+                raise ConfigError(
+                    f"{part!r} can't be part of a table's name.\n"
+                    "  expected: at least one character, no slash, backslash or control character\n"
+                    f"  found in: {self.catalog!r}, {self.schema!r}, {self.name!r}\n"
+                    "  what to do: choose another name, for instance with dbt's `alias`"
+                )
+
+    def sibling(self, name: str) -> TableName:
+        """Another relation in the same schema."""
+        return replace(self, name=name)
+
+    @property
+    def changes(self) -> TableName:
+        """The change table that belongs to this table."""
+        return self.sibling(self.name + CHANGES_SUFFIX)
+
+    @property
+    def base(self) -> TableName:
+        """The base of a table that is merged on read."""
+        return self.sibling(self.name + BASE_SUFFIX)
+
+    def branch(self, branch: str) -> tuple[str, str, str, str]:
+        """The parts that name one branch of this table in a statement."""
+        return (*self.parts, f"branch_{branch}")
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        return (self.catalog, self.schema, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+def changes_view(source: TableName) -> str:
+    """The name under which a model's SQL reads the new rows of `source`; `changes_read` turns it back."""
+    return f"changes({'.'.join(_escape(part) for part in source.parts)})"
+
+
+def seen_view(source: TableName) -> str:
+    """The name under which `seen_query` reads the rows of `source` that earlier runs consumed."""
+    return f"seen {changes_view(source)}"
+
+
+def seen_query(sql: str) -> str:
+    """A model's SQL over what earlier runs consumed, instead of over what is new."""
+    return _CHANGES_VIEW.sub(lambda match: f"`seen {match[0][1:]}", sql)
+
+
+def changes_read(sql: str) -> tuple[TableName, ...]:
+    """The tables whose changes this SQL reads, in order of appearance, each once."""
+    found = _CHANGES_VIEW.finditer(sql)
+    names = (TableName(*map(_unescape, match[1].split("."))) for match in found if match[1].count(".") == 2)
+    return tuple(dict.fromkeys(names))
+
+
+def _escape(part: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", part)
+
+
+def _unescape(part: str) -> str:
+    return re.sub(r"%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), part)

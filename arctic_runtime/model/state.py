@@ -1,0 +1,113 @@
+"""What was observed of a model's relations and its upstreams, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.version import Version
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One snapshot as its summary tells it; `rows` are those it added."""
+
+    version: Version
+    parent: int | None
+    operation: str
+    rows: int
+    bytes: int
+    summary: Mapping[str, str]
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class ChangeTableState:
+    """The change table: its head, and every snapshot from the oldest kept to the head."""
+
+    uuid: str
+    columns: tuple[Column, ...]
+    commits: tuple[Commit, ...]
+    properties: Mapping[str, str]
+    branches: Mapping[str, int] = field(default_factory=dict)
+    parents: Mapping[int, int | None] = field(default_factory=dict)
+
+    @property
+    def head(self) -> Version | None:
+        return self.commits[-1].version if self.commits else None
+
+    @property
+    def newest(self) -> Version | None:
+        """The newest version that added rows, or the oldest one kept where none did."""
+        with_rows = (commit.version for commit in reversed(self.commits) if commit.rows)
+        return next(with_rows, self.commits[0].version if self.commits else None)
+
+    def keeps(self, version: Version | None) -> bool:
+        """Whether the snapshot of a version is still there, so that what came after it can be read as a range."""
+        return version is None or any(commit.version == version for commit in self.commits)
+
+    def after(self, version: Version | None) -> tuple[Commit, ...]:
+        """Commits that added rows after a version, oldest first."""
+        sequence = version.sequence if version else -1
+        return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
+
+
+@dataclass(frozen=True)
+class BaseState:
+    """The base: its snapshot, what it is merged to, and its layout as written in its properties."""
+
+    uuid: str
+    columns: tuple[Column, ...]
+    snapshot: int
+    merged: Version | None
+    rows: int
+    properties: Mapping[str, str]
+    branches: Mapping[str, int] = field(default_factory=dict)
+    parents: Mapping[int, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """The view of a table merged on read: the snapshots that it pins."""
+
+    columns: tuple[Column, ...]
+    base_snapshot: int | None
+    merged: int | None
+    head: int | None
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A relation under one of the model's names that the model, as it is now, did not make."""
+
+    name: TableName
+    kind: Literal["table", "view"]
+
+
+@dataclass(frozen=True)
+class TableState:
+    """Everything about a model's own relations; a part is None where the relation does not exist."""
+
+    changes: ChangeTableState | None = None
+    base: BaseState | None = None
+    view: ViewState | None = None
+    stranger: Stranger | None = None
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """An upstream table: its newest version, and the snapshots behind it, oldest first.
+
+    `kind` is `changes` for the change table of an arctic model, `table` for any other Iceberg table.
+    `format_version` 3 tables carry row lineage, from which the position of a row in the log follows.
+    """
+
+    name: TableName
+    kind: str
+    version: Version
+    commits: tuple[Commit, ...]
+    columns: tuple[Column, ...]
+    format_version: int

@@ -1,0 +1,153 @@
+"""Steps: everything that a run can do, as data. One evaluator performs them, `arctic explain` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arctic_runtime.model.columns import Column, SchemaChange
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.version import Version, Window
+
+Mode = Literal["create", "incremental", "full", "unchanged"]
+Reason = Literal[
+    "FIRST_RUN",
+    "CHANGES",
+    "FULL_REFRESH",
+    "MODEL_CHANGED",
+    "NON_DETERMINISTIC",
+    "NOTHING_NEW",
+    "NOT_INCREMENTAL",
+    "SOURCE_UNKNOWN",
+    "NOT_PARSED",
+    "SCHEMA_ONLY",
+]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the next run does, and why; `windows` are what it consumes, by upstream."""
+
+    mode: Mode
+    reason: Reason
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    because: str = ""
+
+    @property
+    def consumed(self) -> dict[str, Version]:
+        return {name: window.end for name, window in self.windows.items()}
+
+
+@dataclass(frozen=True)
+class DropBranches:
+    """Branches of attempts that died and can't win any more."""
+
+    table: TableName
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CreateChangeTable:
+    """An empty change table for these columns."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+    sequence_type: str
+
+
+@dataclass(frozen=True)
+class EvolveSchema:
+    """The same change of columns to a change table or a base."""
+
+    table: TableName
+    change: SchemaChange
+    is_change_table: bool
+
+
+@dataclass(frozen=True)
+class AppendChanges:
+    """The transaction: the run's change rows and its offsets, if the head still is `expected`."""
+
+    table: TableName
+    expected: int
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class CreateBase:
+    """A base with everything that the change table tells, up to a version; it may replace a table of that name."""
+
+    table: TableName
+    version: Version
+    bytes: int
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class MergeBase:
+    """The changes of a window merged into the base, if its head still is `expected`."""
+
+    table: TableName
+    expected: int
+    start: Version | None
+    end: Version
+    commits: int
+
+
+@dataclass(frozen=True)
+class ReplaceView:
+    """The view, pinned to a snapshot of the base and the changes after `merged` up to `head`."""
+
+    table: TableName
+    base_snapshot: int
+    merged: Version
+    head: Version
+    commits: int
+
+
+@dataclass(frozen=True)
+class DropStranger:
+    """Whatever stands under the model's name and is not its own goes, now that its own is about to be made."""
+
+    stranger: Stranger
+
+
+Step = (
+    DropStranger
+    | DropBranches
+    | CreateChangeTable
+    | EvolveSchema
+    | AppendChanges
+    | CreateBase
+    | MergeBase
+    | ReplaceView
+)
+
+
+def describe(step: Step) -> str:
+    """One line for people."""
+    match step:
+        case DropStranger(stranger):
+            return f"drop {stranger.kind} {stranger.name}, which this model did not make"
+        case DropBranches(table, branches):
+            return f"drop {len(branches)} branch(es) left on {table}"
+        case CreateChangeTable(table):
+            return f"create change table {table}"
+        case EvolveSchema(table, change):
+            return f"change columns of {table}: {_describe_change(change)}"
+        case AppendChanges(table, _, decision):
+            return f"append changes to {table} ({decision.mode}, {decision.reason})"
+        case CreateBase(table):
+            return f"create {table} from its changes"
+        case MergeBase(table, _, _, _, commits):
+            return f"merge {commits} commit(s) of changes into {table}"
+        case ReplaceView(table, _, _, _, commits):
+            return f"replace view {table}: base and {commits} commit(s) of changes"
+
+
+def _describe_change(change: SchemaChange) -> str:
+    parts = [f"add {column.name} {column.type}" for column in change.add]
+    parts += [f"widen {column.name} to {column.type}" for column in change.widen]
+    return ", ".join([*parts, *(f"drop {name}" for name in change.drop)])

@@ -1,0 +1,74 @@
+"""What a model declares of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+
+Merge = Literal["on_write", "on_read"]
+Input = Literal["state", "changes"]
+OnMatch = Literal["replace", "update", "ignore"]
+Changelog = Literal["lookup", "input"]
+OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
+Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hours"]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """One Iceberg partition transform; `parameter` is the width or number of buckets where it has one."""
+
+    unit: Unit
+    column: str
+    parameter: int | None = None
+
+    def __str__(self) -> str:
+        if self.unit == "identity":
+            return self.column
+        arguments = self.column if self.parameter is None else f"{self.parameter}, {self.column}"
+        return f"{self.unit}({arguments})"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The configuration of one model, checked: every value is known and nothing contradicts."""
+
+    primary_key: tuple[str, ...]
+    partition_by: tuple[Transform, ...] = ()
+    hash_key: str | None = None
+    sort_key: tuple[str, ...] = ()
+    merge: Merge = "on_write"
+    input: Input = "state"
+    sequence_by: str | None = None
+    delete_when: str | None = None
+    on_match: OnMatch = "replace"
+    exclude_columns: tuple[str, ...] = ()
+    changelog: Changelog = "lookup"
+    on_schema_change: OnSchemaChange = "append_new_columns"
+    nodes: int | None = None
+    tblproperties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as the runtime knows it: its table, its compiled select and its configuration.
+
+    `not_null` are columns that an enforced contract declares so, beyond the primary key; `contract` are its columns
+    and types, empty where there is none. Comments are set only where they are to be kept in the catalog.
+    """
+
+    table: TableName
+    sql: str
+    config: ModelConfig
+    not_null: tuple[str, ...] = ()
+    contract: tuple[Column, ...] = ()
+    comment: str | None = None
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def base(self) -> TableName:
+        """Where the merged rows are: the table itself, or its base when merged on read."""
+        return self.table.base if self.config.merge == "on_read" else self.table

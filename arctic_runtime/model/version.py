@@ -1,0 +1,56 @@
+"""Versions of a table, and the windows between them that a run consumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from arctic_runtime.errors import CorruptState
+
+
+@dataclass(frozen=True)
+class Version:
+    """One snapshot of a table. `sequence` (Iceberg's sequence number) gives the order, never a clock.
+
+    `table` is the table's UUID, so that a table dropped and made again is never taken for the old one.
+    """
+
+    table: str
+    snapshot: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of an upstream between two versions: after `start` (None: from the beginning), up to `end`."""
+
+    upstream: str
+    start: Version | None
+    end: Version
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.end
+
+
+def encode_versions(versions: Mapping[str, Version]) -> str:
+    """Upstream name → version as one line of JSON, as a snapshot summary keeps it."""
+    return json.dumps({name: asdict(version) for name, version in sorted(versions.items())}, separators=(",", ":"))
+
+
+def decode_versions(text: str | None) -> dict[str, Version]:
+    """The reverse of `encode_versions`; raises CorruptState for anything else."""
+    try:
+        return {name: _version(**fields) for name, fields in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptState(
+            f"A snapshot summary holds offsets that can't be read.\n  found: {text!r}\n"
+            "  what to do: restore the change table's last good snapshot, or run with --full-refresh"
+        ) from error
+
+
+def _version(table: object, snapshot: object, sequence: object) -> Version:
+    if type(table) is not str or type(snapshot) is not int or type(sequence) is not int:
+        raise TypeError("a version is a text and two integers")
+    return Version(table, snapshot, sequence)

@@ -1,0 +1,252 @@
+"""Observing tables through pyiceberg: milliseconds, and no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog import CatalogReader, spark_type
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    SourceState,
+    Stranger,
+    TableState,
+    ViewState,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, decode_versions
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+KIND = "arctic.kind"
+MERGED = "arctic.merged"
+PINNED_BASE = "arctic.base-snapshot"
+PINNED_MERGED = "arctic.merged-snapshot"
+PINNED_HEAD = "arctic.changes-snapshot"
+
+
+def observe_model(reader: CatalogReader, model: Model) -> TableState:
+    """The model's change table, base and view as they stand now.
+
+    `stranger` names what stands under the model's own name where that is no table of ours, so that nobody's data
+    is ever taken over in silence.
+    """
+    changes = _load(reader, model.table.changes)
+    own = _load(reader, model.table)
+    view = reader_view(reader, model.table) if own is None else None
+    base = own if model.config.merge == "on_write" else _load(reader, model.table.base)
+    return TableState(
+        changes=_change_table(changes) if changes is not None and _is_kind(changes, "changes") else None,
+        base=_base(base) if base is not None and _is_kind(base, "base") else None,
+        view=view,
+        stranger=_stranger(model, own, view, changes, base),
+    )
+
+
+def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
+    """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
+
+    None where there is no such table, or none with a snapshot that pyiceberg can see.
+    """
+    changes = _load(reader, name.changes)
+    if changes is not None and _is_kind(changes, "changes"):
+        return _source(name, "changes", changes)
+    table = _load(reader, name)
+    return _source(name, "table", table) if table is not None else None
+
+
+def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
+    """An upstream's version as a plain select shows it.
+
+    Base and view of an arctic model may be behind its change table, where a run died between the two; whoever reads
+    them then has not read the newest changes.
+    """
+    source = observe_source(reader, name)
+    if source is None or source.kind != "changes":
+        return source
+    shown = _shown(reader, name, source)
+    return source if shown is None else replace(source, version=shown)
+
+
+def _shown(reader: CatalogReader, name: TableName, source: SourceState) -> Version | None:
+    own = _load(reader, name)
+    if own is not None:
+        return _base(own).merged if _is_kind(own, "base") else None
+    view = reader_view(reader, name)
+    if view is None or view.head is None:
+        return None
+    known = (commit.version for commit in source.commits if commit.version.snapshot == view.head)
+    return next(known, Version(source.version.table, view.head, 0))
+
+
+def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
+    """The view under this name, and what it pins where it is one of ours."""
+    from pyiceberg.exceptions import NoSuchViewError
+
+    try:
+        info = reader.load_view(name.schema, name.name)
+    except (NoSuchViewError, NotImplementedError):
+        return None
+    properties = info.properties
+    return ViewState(
+        columns=tuple(Column(column.name, column.type) for column in info.columns),
+        base_snapshot=_number(properties.get(PINNED_BASE)),
+        merged=_number(properties.get(PINNED_MERGED)),
+        head=_number(properties.get(PINNED_HEAD)),
+    )
+
+
+def view_sql(reader: CatalogReader, name: TableName) -> str | None:
+    """The query of a view; None where there is no view of this name."""
+    from pyiceberg.exceptions import NoSuchViewError
+
+    try:
+        return reader.load_view(name.schema, name.name).sql
+    except (NoSuchViewError, NotImplementedError):
+        return None
+
+
+def last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
+    """The sequence number of the newest snapshot written with a column that is gone now; 0 where there is none."""
+    table = reader.load_table(name.schema, name.name)
+    schemas, kept = table.schemas(), set(table.schema().field_ids)
+    return max(
+        (
+            snapshot.sequence_number or 0
+            for snapshot in table.metadata.snapshots
+            if snapshot.schema_id is not None and not kept.issuperset(schemas[snapshot.schema_id].field_ids)
+        ),
+        default=0,
+    )
+
+
+def _load(reader: CatalogReader, name: TableName) -> Table | None:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        return None
+
+
+def _is_kind(table: Table, kind: str) -> bool:
+    return table.properties.get(KIND) == kind
+
+
+def _stranger(
+    model: Model, own: Table | None, view: ViewState | None, changes: Table | None, base: Table | None
+) -> Stranger | None:
+    if changes is not None and not _is_kind(changes, "changes"):
+        return Stranger(model.table.changes, "table")
+    if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
+        return Stranger(model.table, "table")
+    if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
+        return Stranger(model.table.base, "table")
+    if view is not None and (view.head is None or model.config.merge == "on_write"):
+        return Stranger(model.table, "view")
+    return None
+
+
+def _change_table(table: Table) -> ChangeTableState:
+    return ChangeTableState(
+        uuid=str(table.metadata.table_uuid),
+        columns=_columns(table.schema()),
+        commits=tuple(_commits(table)),
+        properties=dict(table.properties),
+        branches=_branches(table),
+        parents=_parents(table),
+    )
+
+
+def _base(table: Table) -> BaseState:
+    lineage = list(_lineage(table))
+    if not lineage:
+        raise CorruptState(f"{'.'.join(table.name())}: the base has no snapshot; drop it, the next run makes it anew")
+    merged = next((text for snapshot in lineage if (text := _summary(snapshot).get(MERGED))), None)
+    return BaseState(
+        uuid=str(table.metadata.table_uuid),
+        columns=_columns(table.schema()),
+        snapshot=lineage[0].snapshot_id,
+        merged=decode_versions(merged).get("changes"),
+        rows=_live_rows(_summary(lineage[0])),
+        properties=dict(table.properties),
+        branches=_branches(table),
+        parents=_parents(table),
+    )
+
+
+def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
+    commits = tuple(_commits(table))
+    if not commits:
+        return None
+    return SourceState(
+        name=name,
+        kind=kind,
+        version=_newest(commits) if kind == "changes" else commits[-1].version,
+        commits=commits,
+        columns=_columns(table.schema()),
+        format_version=table.format_version,
+    )
+
+
+def _newest(commits: tuple[Commit, ...]) -> Version:
+    """The newest version with rows: a run that changed nothing is no news to those who read its changes."""
+    return next((commit.version for commit in reversed(commits) if commit.rows), commits[0].version)
+
+
+def _commits(table: Table) -> Iterable[Commit]:
+    uuid = str(table.metadata.table_uuid)
+    for snapshot in reversed(list(_lineage(table))):
+        summary = _summary(snapshot)
+        operation = snapshot.summary.operation.value if snapshot.summary else "append"
+        yield Commit(
+            version=Version(uuid, snapshot.snapshot_id, snapshot.sequence_number or 0),
+            parent=snapshot.parent_snapshot_id,
+            operation=operation,
+            rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
+            bytes=int(summary.get("added-files-size", 0)),
+            summary=summary,
+            at_ms=snapshot.timestamp_ms,
+        )
+
+
+def _lineage(table: Table) -> Iterable[Snapshot]:
+    """The current snapshot and those behind it, newest first, as far as they are kept."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    current = table.metadata.current_snapshot_id
+    while current is not None and current in by_id:
+        yield by_id[current]
+        current = by_id[current].parent_snapshot_id
+
+
+def _branches(table: Table) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == "branch"}
+
+
+def _parents(table: Table) -> dict[int, int | None]:
+    return {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def _live_rows(summary: Mapping[str, str]) -> int:
+    return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+
+
+def _columns(schema: Schema) -> tuple[Column, ...]:
+    return tuple(Column(field.name, spark_type(field.field_type)) for field in schema.fields)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None

@@ -1,0 +1,230 @@
+"""What a run has to do: from the observed state of a model and its upstreams to a decision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from arctic_runtime.errors import ConfigError, CorruptState, SourceError
+from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.step import Decision, Reason
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window, decode_versions
+from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.reads import Reads
+
+RUN = "arctic.run"
+MODE = "arctic.mode"
+REASON = "arctic.reason"
+CONSUMED = "arctic.consumed"
+QUERY = "arctic.query"
+HIGH_MARK = "arctic.high-mark"
+KEY_PROPERTY = "arctic.primary-key"
+
+SCHEMA_ONLY = "schema-only"
+
+
+@dataclass(frozen=True)
+class Upstreams:
+    """What a model reads: `states` by name, None where a name is no table that can be observed."""
+
+    states: Mapping[str, SourceState | None] = field(default_factory=dict)
+    reads: Reads = field(default_factory=Reads)
+
+
+@dataclass(frozen=True)
+class Request:
+    """How this run was asked for."""
+
+    full_refresh: bool = False
+    schema_only: bool = False
+
+
+def decide(model: Model, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+    """The mode of the next run, the reason for it, and the windows that it consumes.
+
+    Raises SourceError where an upstream's new rows can't be told, and ConfigError where the model contradicts
+    the table that is there.
+    """
+    check_table(model, state, request)
+    last = last_run(state.changes)
+    if request.schema_only:
+        return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
+    if model.config.input == "changes":
+        return _decide_changes(model, last, upstreams, request)
+    return _decide_state(model, last, upstreams, request)
+
+
+def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
+    """The summary of the newest run that loaded data; None before the first."""
+    commits = changes.commits if changes else ()
+    runs = (commit.summary for commit in reversed(commits) if RUN in commit.summary)
+    return next((summary for summary in runs if summary.get(MODE) != SCHEMA_ONLY), None)
+
+
+def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
+    """The offsets that a run recorded."""
+    return decode_versions(summary.get(CONSUMED)) if summary else {}
+
+
+def fingerprint(model: Model) -> str:
+    """Changes whenever the same upstream rows could give another table."""
+    config = model.config
+    parts = (
+        model.sql,
+        config.primary_key,
+        config.exclude_columns,
+        config.on_schema_change,
+        model.not_null,
+        model.contract,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def check_table(model: Model, state: TableState, request: Request) -> None:
+    """Raises ConfigError where the table that is there was made for another model or another key.
+
+    A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
+    """
+    found = state.stranger
+    if found is not None and not (request.full_refresh and found.name == model.table):
+        refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""
+        raise ConfigError(
+            f"{model.table}: its name is taken.\n  found: the {found.kind} {found.name}, which was not made by this "
+            f"model with `merge: {model.config.merge}`\n  expected: nothing of that name\n"
+            f"  what to do: drop or rename what is there, give the model another alias{refresh}"
+        )
+    if state.changes is None and state.base is not None:
+        raise CorruptState(
+            f"{model.table}: its change table {model.table.changes} is gone, while the base {model.base} is there.\n"
+            "  what to do: restore the change table, or drop the base so that the next run makes both anew"
+        )
+    if state.changes is None:
+        return
+    _check_layout(model, state, request)
+    key = state.changes.properties.get(KEY_PROPERTY, "")
+    if key != key_text(model.config.primary_key):
+        raise ConfigError(
+            f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
+            f"  in the model: {key_text(model.config.primary_key)}\n"
+            "  what to do: give the model another alias, or drop the table and its change table"
+        )
+
+
+def _check_layout(model: Model, state: TableState, request: Request) -> None:
+    wanted = layout_text(model.config)
+    found = state.base.properties.get(LAYOUT, wanted) if state.base else wanted
+    if found != wanted and not request.full_refresh:
+        raise ConfigError(
+            f"{model.table}: the table is laid out in another way than the model says.\n  in the table: {found}\n"
+            f"  in the model: {wanted}\n"
+            "  what to do: run with --full-refresh to lay it out anew; readers see the old or the new one meanwhile"
+        )
+
+
+def key_text(key: Iterable[str]) -> str:
+    """A primary key as the table's properties keep it."""
+    return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
+
+
+def _decide_changes(model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request) -> Decision:
+    sources = changes_read(model.sql)
+    if not sources:
+        raise ConfigError(
+            f"{model.table}: `input: changes` needs a query over `{{{{ changes(…) }}}}`, and this one has none.\n"
+            "  what to do: read the events through changes(ref(…)) or changes(source(…)), or set input: state"
+        )
+    afresh = request.full_refresh or last is None
+    offsets = {} if afresh else consumed(last)
+    windows = {str(name): _window(model, name, upstreams, offsets.get(str(name))) for name in sources}
+    if afresh:
+        return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows)
+    if all(window.is_empty for window in windows.values()):
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    return Decision("incremental", "CHANGES", windows)
+
+
+def _window(model: Model, name: TableName, upstreams: Upstreams, start: Version | None) -> Window:
+    source = upstreams.states.get(str(name))
+    if source is None:
+        raise SourceError(
+            f"{model.table}: {name} can't be read for its changes.\n"
+            "  expected: an Iceberg table with at least one snapshot\n  found: none\n"
+            "  what to do: load it first, or correct the name in changes(…)"
+        )
+    if start is not None:
+        _check_continues(model, name, source, start)
+    return Window(str(name), start, source.version)
+
+
+def _check_continues(model: Model, name: TableName, source: SourceState, start: Version) -> None:
+    refresh = f"run `dbt run --full-refresh` for {model.table.name} to compare with everything that is there now"
+    if source.version.table != start.table:
+        raise SourceError(
+            f"{model.table}: upstream {name} was dropped and created again since the last run.\n"
+            f"  expected: table {start.table}\n  found: table {source.version.table}\n  what to do: {refresh}"
+        )
+    kept = [commit.version.snapshot for commit in source.commits]
+    is_kept = start.snapshot in kept
+    if not is_kept and source.commits[0].version.sequence < start.sequence:
+        raise SourceError(
+            f"{model.table}: upstream {name} was rolled back behind what was read of it.\n"
+            f"  expected: snapshot {start.snapshot}, or one that follows it\n"
+            f"  found: snapshot {source.version.snapshot}, which does not\n  what to do: {refresh}"
+        )
+    if not is_kept and source.commits[0].parent is None:
+        raise SourceError(
+            f"{model.table}: upstream {name} was replaced as a whole since the last run.\n"
+            f"  expected: snapshot {start.snapshot} behind its newest one\n"
+            f"  found: a new beginning, snapshot {source.commits[0].version.snapshot}\n"
+            f"  what to do: {refresh}; or read it with `input: state`"
+        )
+    new = source.commits[kept.index(start.snapshot) + 1 :] if is_kept else source.commits
+    rewritten = [commit for commit in new if commit.operation not in ("append", "replace")]
+    if rewritten:
+        raise SourceError(
+            f"{model.table}: upstream {name} was not only appended to since the last run.\n"
+            f"  expected: append\n  found: {rewritten[0].operation} in snapshot {rewritten[0].version.snapshot}\n"
+            f"  what to do: {refresh}; or read it with `input: state`"
+        )
+    if source.format_version < 3 and not is_kept:
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps the snapshot that was read last (UPSTREAM_EXPIRED).\n"
+            f"  expected: snapshot {start.snapshot}\n  found: {source.commits[0].version.snapshot} as the oldest\n"
+            f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
+        )
+
+
+def _decide_state(model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request) -> Decision:
+    if changes_read(model.sql):
+        raise ConfigError(
+            f"{model.table}: `changes(…)` gives what happened, so the model needs `input: changes`.\n"
+            "  what to do: set input: changes, or read the table itself through ref(…)"
+        )
+    offsets = consumed(last)
+    windows = {
+        name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
+    }
+    if last is None:
+        return Decision("create", "FIRST_RUN", windows)
+    if request.full_refresh:
+        return Decision("full", "FULL_REFRESH", windows)
+    for reason, because in _reasons_to_recompute(model, last, upstreams):
+        return Decision("full", reason, windows, because)
+    if offsets == {name: window.end for name, window in windows.items()}:
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    return Decision("full", "NOT_INCREMENTAL", windows)
+
+
+def _reasons_to_recompute(model: Model, last: Mapping[str, str], upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
+    if not upstreams.reads.parsed:
+        yield "NOT_PARSED", "the query could not be read, so what it depends on is not known"
+    if last.get(QUERY) != fingerprint(model):
+        yield "MODEL_CHANGED", "the model's query or configuration changed"
+    if upstreams.reads.unstable:
+        yield "NON_DETERMINISTIC", ", ".join(upstreams.reads.unstable)
+    unknown = [name for name, state in upstreams.states.items() if state is None]
+    if unknown:
+        yield "SOURCE_UNKNOWN", ", ".join(unknown)

@@ -1,0 +1,210 @@
+"""What has to happen to a table's columns before a query's rows fit into it."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import METADATA, OWN_PREFIX, RESERVED, Column, SchemaChange, find_column, same_name
+from arctic_runtime.model.table import Model
+
+_WIDENINGS = {("int", "bigint"), ("float", "double"), ("tinyint", "int"), ("smallint", "int")}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_NARROW = re.compile(r"(?<![^<:,])(?:(?P<int>tinyint|smallint)|(?:var)?char\(\d+\))(?![^>,])")
+_SPELLINGS = (
+    (re.compile(r"([,:]) "), r"\1"),
+    (re.compile(r"`(\w+)`"), r"\1"),
+    (re.compile(r"(?<![^<:,])decimal(?![^>,])"), "decimal(10,0)"),
+    (re.compile(r"(?<![^<:,])decimal\((\d+)\)"), r"decimal(\1,0)"),
+    (re.compile(r"(?<![^<:,])timestamp_ltz(?![^>,])"), "timestamp"),
+)
+"""What sqlglot writes otherwise than Spark → what Spark writes."""
+
+_PLAIN_TYPE = re.compile(r"[A-Za-z0-9_<>:,() ]+")
+_NESTED_MAP = re.compile(r".+map<")
+
+NOT_BUCKETS = ("boolean", "float", "double", "struct", "array", "map", "variant", "void", "interval")
+NOT_KEYS = ("struct", "array", "map", "variant", "void", "interval")
+NOT_STORED = ("void", "interval", "variant")
+
+
+def stored_type(spark_type: str) -> str:
+    """The type that Iceberg keeps a Spark type as."""
+    return _NARROW.sub(lambda match: "int" if match["int"] else "string", spark_type)
+
+
+def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
+    """Raises ConfigError where the query's columns can't make this table.
+
+    `query` are all columns of the query, `stored` those of them that the table keeps.
+    """
+    _check_names(model, query)
+    _check_contract(model, stored)
+    config = model.config
+    for key, names in (
+        ("primary_key", config.primary_key),
+        ("sort_key", config.sort_key),
+        ("partition_by", tuple(transform.column for transform in config.partition_by)),
+        ("contract", model.not_null),
+    ):
+        for name in names:
+            _require(model, stored, key, name)
+    for name in (*config.exclude_columns, *filter(None, (config.sequence_by,))):
+        _require(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
+    for name in config.primary_key:
+        _check_type(model, stored, name, NOT_KEYS, "can't be part of a primary key")
+    if config.hash_key:
+        _check_type(model, stored, config.hash_key, NOT_BUCKETS, "can't be a bucket key")
+    for column in stored:
+        _check_type(model, stored, column.name, NOT_STORED, "can't be stored in an Iceberg table; cast it")
+        _check_nested(model, column)
+
+
+def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> SchemaChange:
+    """What `on_schema_change` asks for where the query's columns differ from the table's.
+
+    Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
+    """
+    new = tuple(column for column in stored if find_column(table, column.name) is None)
+    gone = tuple(column.name for column in table if find_column(stored, column.name) is None)
+    widened = tuple(_widened(model, table, stored))
+    return _POLICIES[model.config.on_schema_change](model, new, gone, widened)
+
+
+def _append(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+    return SchemaChange(add=new, widen=widened)
+
+
+def _sync(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+    return SchemaChange(add=new, widen=widened, drop=gone)
+
+
+def _ignore(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+    return SchemaChange(widen=widened)
+
+
+def _fail(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+    if new or gone:
+        raise ConfigError(
+            f"{model.table}: the query's columns differ from the table's, and `on_schema_change` is `fail`.\n"
+            f"  new in the query: {[column.name for column in new]}\n  no longer in the query: {list(gone)}\n"
+            "  what to do: change the query, or set on_schema_change to append_new_columns or sync_all_columns"
+        )
+    return SchemaChange(widen=widened)
+
+
+_POLICIES = {"append_new_columns": _append, "sync_all_columns": _sync, "ignore": _ignore, "fail": _fail}
+
+
+def _widened(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> list[Column]:
+    widened = []
+    for column in stored:
+        kept = find_column(table, column.name)
+        if kept is None or kept.type == column.type or _fits(column.type, kept.type):
+            continue
+        if not _fits(kept.type, column.type):
+            raise ConfigError(
+                f"{model.table}: the type of column `{kept.name}` changed in a way that the table can't follow.\n"
+                f"  in the table: {kept.type}\n  in the query: {column.type}\n"
+                f"  what to do: cast it in the query, or give the column another name"
+            )
+        if any(same_name(transform.column, kept.name) for transform in model.config.partition_by):
+            raise ConfigError(
+                f"{model.table}: column `{kept.name}` is in partition_by, so its type can't change from "
+                f"{kept.type} to {column.type}; cast it in the query"
+            )
+        widened.append(Column(kept.name, column.type))
+    return widened
+
+
+def _fits(narrow: str, wide: str) -> bool:
+    if narrow == wide or (narrow, wide) in _WIDENINGS:
+        return True
+    left, right = _DECIMAL.fullmatch(narrow), _DECIMAL.fullmatch(wide)
+    return bool(left and right and left[2] == right[2] and int(left[1]) <= int(right[1]))
+
+
+def _check_names(model: Model, query: tuple[Column, ...]) -> None:
+    seen: set[str] = set()
+    for column in query:
+        lowered = column.name.lower()
+        if lowered in seen:
+            raise ConfigError(f"{model.table}: the query has two columns named `{column.name}`; give one an alias")
+        if not column.name or "\x00" in column.name:
+            raise ConfigError(f"{model.table}: {column.name!r} can't be a column's name; give it an alias")
+        seen.add(lowered)
+    hidden = sorted(name for name in seen if name in METADATA or name.startswith(OWN_PREFIX))
+    if hidden:
+        raise ConfigError(
+            f"{model.table}: Iceberg and this runtime use these names for columns of their own: {', '.join(hidden)}.\n"
+            "  what to do: give them an alias"
+        )
+    taken = sorted(seen & set(RESERVED))
+    if taken and model.config.input == "state":
+        raise ConfigError(
+            f"{model.table}: change rows reserve the column names {', '.join(RESERVED)}.\n"
+            f"  found in the query: {', '.join(taken)}\n  what to do: give them an alias"
+        )
+
+
+def _require(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
+    if find_column(columns, name) is None:
+        raise ConfigError(
+            f"{model.table}: `{key}` names column `{name}`, which the query does not have.\n"
+            f"  found: {', '.join(column.name for column in columns)}\n"
+            f"  what to do: select it, or correct `{key}`"
+        )
+
+
+def _check_type(model: Model, columns: tuple[Column, ...], name: str, refused: tuple[str, ...], reason: str) -> None:
+    column = find_column(columns, name)
+    if column and column.type.startswith(refused):
+        raise ConfigError(
+            f"{model.table}: column `{name}` is of type {column.type} and {reason}.\n"
+            f"  what to do: cast it in the query, or name another column"
+        )
+
+
+def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
+    if not model.contract:
+        return
+    wanted = {column.name.lower(): _canonical(column.type) for column in model.contract}
+    found = {column.name.lower(): column.type.lower() for column in stored}
+    differ = [
+        f"  {name}: the contract says {wanted.get(name, 'no such column')}, the query {found.get(name, 'has none')}\n"
+        for name in dict.fromkeys([*wanted, *found])
+        if wanted.get(name) != found.get(name)
+    ]
+    if differ:
+        raise ConfigError(
+            f"{model.table}: This model has an enforced contract that failed.\n{''.join(differ)}"
+            "  what to do: make the names and data types of the contract and of the query agree"
+        )
+
+
+def _canonical(declared: str) -> str:
+    """A type as a user declares it (`integer`, `LONG`, `varchar(20)`), as Spark writes it, in lower case."""
+    try:
+        written = exp.DataType.build(declared, dialect="spark").sql(dialect="spark").lower()
+    except SqlglotError:
+        return declared.lower()
+    for spelling, spark in _SPELLINGS:
+        written = spelling.sub(spark, written)
+    return stored_type(written)
+
+
+def _check_nested(model: Model, column: Column) -> None:
+    if not _PLAIN_TYPE.fullmatch(column.type):
+        raise ConfigError(
+            f"{model.table}: column `{column.name}` has a field whose name can't be written in a type.\n"
+            f"  found: {column.type}\n  expected: letters, digits and underscores in the names of nested fields\n"
+            "  what to do: rename the field in the query"
+        )
+    if _NESTED_MAP.match(column.type):
+        raise ConfigError(
+            f"{model.table}: column `{column.name}` has a map inside another type, which can't be compared.\n"
+            f"  found: {column.type}\n  what to do: turn the map into an array with map_entries()"
+        )

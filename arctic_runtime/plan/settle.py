@@ -1,0 +1,134 @@
+"""What has to follow a commit: the base and the view catch up with the change table.
+
+The change table is the truth. After any run that died, and after any that did not, these steps bring the rest of a
+table to it; where nothing is behind there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import BaseState, ChangeTableState, Stranger, TableState
+from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import RUN
+from arctic_runtime.plan.layout import LAYOUT, layout_text
+
+FOLD_FRACTION = 0.25
+"""Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""
+
+FOLD_COMMITS = 50
+"""Unmerged commits from which on they are merged, however small: each is at least one file to open."""
+
+BRANCH_PREFIX = "arctic_"
+
+
+def settle(model: Model, state: TableState) -> tuple[Step, ...]:
+    """The next steps that bring base and view to the head of the change table.
+
+    One call gives steps that hold for this state; after them observe and call again until there are none.
+    """
+    changes, base = state.changes, state.base
+    if changes is None or changes.head is None or not _is_loaded(changes):
+        return ()
+    if base is None:
+        return _create_base(model, changes, state)
+    if base.properties.get(LAYOUT, layout_text(model.config)) != layout_text(model.config):
+        return (_new_base(model, changes, replaces=True),)
+    merge = _merge(model, changes, base)
+    if merge is not None:
+        return (merge,)
+    view = _view(model, changes, base, state)
+    if view is None:
+        return ()
+    return (DropStranger(state.stranger), view) if state.stranger is not None else (view,)
+
+
+def stale_branches(model: Model, state: TableState) -> tuple[DropBranches, ...]:
+    """Branches of ours that can't be fast-forwarded any more: main has moved on since they were made."""
+    found = []
+    for table, part in ((model.table.changes, state.changes), (model.base, state.base)):
+        if part is not None:
+            stale = _stale(table, part)
+            found.extend([stale] if stale.branches else [])
+    return tuple(found)
+
+
+def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
+    stranger = state.stranger
+    if stranger is None or stranger.name != model.base:
+        return (_new_base(model, changes, replaces=False),)
+    if stranger.kind == "table":
+        return (_new_base(model, changes, replaces=True),)
+    was_on_read = state.view is not None and state.view.head is not None
+    left = (DropStranger(Stranger(model.table.base, "table")),) if was_on_read else ()
+    return (DropStranger(stranger), _new_base(model, changes, replaces=False), *left)
+
+
+def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
+    return CreateBase(model.base, _newest(changes), sum(commit.bytes for commit in changes.commits), replaces)
+
+
+def _stale(table: TableName, part: ChangeTableState | BaseState) -> DropBranches:
+    head = part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
+    names = [
+        name
+        for name, tip in part.branches.items()
+        if name.startswith(BRANCH_PREFIX) and head is not None and head not in _lineage(tip, part.parents)
+    ]
+    return DropBranches(table, tuple(sorted(names)))
+
+
+def _lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
+    """A snapshot and those behind it, newest first."""
+    while snapshot is not None:
+        yield snapshot
+        snapshot = parents.get(snapshot)
+
+
+def _is_loaded(changes: ChangeTableState) -> bool:
+    return any(RUN in commit.summary for commit in changes.commits)
+
+
+def _merge(model: Model, changes: ChangeTableState, base: BaseState) -> MergeBase | None:
+    if base.merged is None or base.merged.table != changes.uuid:
+        raise CorruptState(
+            f"{model.base}: it is not known up to which version of {model.table.changes} it is merged.\n"
+            f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
+            "  what to do: drop the base; the next run makes it anew from the change table"
+        )
+    pending = changes.after(base.merged)
+    if not pending or (model.config.merge == "on_read" and not _worth_folding(changes, base)):
+        return None
+    commits = len(pending) if changes.keeps(base.merged) else max(len(pending), 2)
+    return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), commits)
+
+
+def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:
+    pending = changes.after(base.merged)
+    if not changes.keeps(base.merged):
+        return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
+    return len(pending) >= FOLD_COMMITS or sum(commit.rows for commit in pending) > FOLD_FRACTION * base.rows
+
+
+def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:
+    if model.config.merge != "on_read":
+        return None
+    assert base.merged is not None
+    view = state.view
+    pinned = (view.base_snapshot, view.merged, view.head) if view else None
+    newest = max(base.merged, _newest(changes), key=lambda version: version.sequence)
+    current = (base.snapshot, base.merged.snapshot, newest.snapshot)
+    if view is not None and pinned == current and view.columns == base.columns:
+        return None
+    commits = len(changes.after(base.merged))
+    return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
+
+
+def _newest(changes: ChangeTableState) -> Version:
+    newest = changes.newest
+    assert newest is not None
+    return newest

@@ -1,0 +1,163 @@
+"""Commits that happen only if the table still is what was observed.
+
+An Iceberg append never conflicts, so two runs could both append the same window. Here a write goes to a branch that
+starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, CommitUnknown
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.settle import BRANCH_PREFIX
+from arctic_runtime.spark.statement import Sql, name, number, statement, text
+
+T = TypeVar("T")
+
+LOCK_WAIT_SECONDS = 60.0
+LOCK_POLL_SECONDS = 0.2
+
+_LOCKED = ("SQLITE_BUSY", "database is locked", "SQLITE_LOCKED")
+_CONFLICT = (
+    "is not an ancestor of",
+    "CommitFailedException",
+    "Cannot commit",
+    "does not exist: arctic_",
+    "Cannot use branch (does not exist)",
+    "already exists",
+)
+_READ_ONLY = (
+    "SQLITE_READONLY",
+    "Permission denied",
+    "Read-only file system",
+    "AccessDenied",
+    "Access Denied",
+)
+
+
+def swap_in(
+    spark: SparkSession, table: TableName, expected: int, token: str, write: Callable[[tuple[str, ...]], T]
+) -> T:
+    """Runs `write` on a branch of the snapshot `expected`, then makes the branch the table, if main is unmoved.
+
+    `write` gets the parts of the branch's name, and may raise to give the attempt up; its result is returned.
+    Raises CommitConflict where another writer was faster: the table is then as that writer left it.
+    """
+    branch = f"{BRANCH_PREFIX}{token}"
+    what = f"commit {branch} to {table}"
+    parts = {"table": name(*table.parts), "branch": name(branch)}
+    run(
+        spark,
+        statement("ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=number(expected), **parts),
+    )
+    try:
+        result = write(table.branch(branch))
+        try:
+            fast_forward(spark, table, branch)
+        except (ArcticError, PySparkException) as error:
+            if not _went_through(spark, table, branch, what, error):
+                raise
+        return result
+    finally:
+        # What is done stays done where this fails; a later run drops the branch.
+        with suppress(ArcticError, PySparkException):
+            _drop_branch(spark, table, branch)
+
+
+def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
+    """Moves main to the branch; raises CommitConflict where main is not behind it."""
+    call = statement(
+        "CALL {catalog}.system.fast_forward(table => {table}, branch => 'main', to => {to})",
+        catalog=name(table.catalog),
+        table=text(name(*table.parts)),
+        to=text(branch),
+    )
+    run(spark, call)
+
+
+def _went_through(spark: SparkSession, table: TableName, branch: str, what: str, error: Exception) -> bool:
+    """Whether main is the branch although moving it there seemed to fail: an answer can get lost."""
+    try:
+        refs = spark.table(name(*table.parts, "refs")).where(F.col("name").isin("main", branch))
+        tips = attempt(lambda: [row["snapshot_id"] for row in refs.collect()], what)
+    except (ArcticError, PySparkException):
+        raise CommitUnknown(
+            f"It is not known whether a commit went through.\n  while: {what}\n  found: {error}\n"
+            "  what to do: run again; the next run looks for it first and applies nothing twice"
+        ) from error
+    return len(tips) == 2 and len(set(tips)) == 1
+
+
+def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
+    """Drops branches, those that are gone already too."""
+    for branch in branches:
+        _drop_branch(spark, table, branch)
+
+
+def _drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
+    drop = statement(
+        "ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", table=name(*table.parts), branch=name(branch)
+    )
+    run(spark, drop)
+
+
+def run(spark: SparkSession, sql: Sql) -> None:
+    """Runs a statement for its effect, with this module's errors."""
+    attempt(lambda: spark.sql(sql).collect(), sql)
+
+
+def write_once(action: Callable[[], T], what: str) -> T:
+    """Like `attempt` for writes to a branch, which a second try could do twice: a locked catalog is a conflict.
+
+    The branch is nobody else's, so starting over with another one loses nothing.
+    """
+    try:
+        return action()
+    except PySparkException as error:
+        reason = str(error)
+        if any(sign in reason for sign in _LOCKED):
+            raise CommitConflict(f"The catalog was locked.\n  while: {what}") from error
+        raise _explained(error, reason, what) from error
+
+
+def attempt(action: Callable[[], T], what: str) -> T:
+    """Runs an action of Spark: waits for a locked catalog, and tells conflicts from unusable warehouses.
+
+    Iceberg does not retry a locked SQLite database, so that is done here. The action must be one that can be done
+    twice, or that fails the second time.
+    """
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        try:
+            return action()
+        except PySparkException as error:
+            reason = str(error)
+            if not any(sign in reason for sign in _LOCKED):
+                raise _explained(error, reason, what) from error
+            if time.monotonic() > deadline:
+                raise CatalogError(
+                    f"The catalog's database has been locked by another process for {LOCK_WAIT_SECONDS:.0f} s.\n"
+                    f"  while: {what}\n  what to do: see who holds catalog.db open (for instance with fuser), and let "
+                    "it finish or end it"
+                ) from error
+            time.sleep(LOCK_POLL_SECONDS)
+
+
+def _explained(error: PySparkException, reason: str, what: str) -> Exception:
+    first = reason.splitlines()[0] if reason else type(error).__name__
+    if any(sign in reason for sign in _CONFLICT):
+        return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {first}")
+    if any(sign in reason for sign in _READ_ONLY):
+        return CatalogError(
+            f"The warehouse can't be written.\n  while: {what}\n  found: {first}\n"
+            "  what to do: check its permissions and the disk, then run again; nothing was published"
+        )
+    return error

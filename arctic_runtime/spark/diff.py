@@ -1,0 +1,248 @@
+"""From new images and old ones to exact change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
+from arctic_runtime.spark.frames import all_of, column
+from arctic_runtime.spark.statement import name as quoted
+
+INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
+NULL_KEY, DUPLICATE_KEY, NULL_COLUMN = "!null key", "!duplicate key", "!null column"
+FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN)
+
+_HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What change rows look like: the table's columns, its key, and which columns must not be null.
+
+    `given` are the names of the columns that the query has; the others keep what they were.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    given: tuple[str, ...]
+    sequence_type: str = "bigint"
+    not_null: tuple[str, ...] = ()
+
+    def is_key(self, name: str) -> bool:
+        return _is_named(name, self.key)
+
+    @property
+    def rest(self) -> tuple[Column, ...]:
+        """The columns outside the key."""
+        return tuple(kept for kept in self.columns if not self.is_key(kept.name))
+
+    @property
+    def before_type(self) -> str | None:
+        """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
+        fields = ",".join(f"{quoted(kept.name)}:{kept.type}" for kept in self.rest)
+        return f"struct<{fields}>" if fields else None
+
+
+def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, now: Expression) -> DataFrame:
+    """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
+
+    Both are joined on the key in full, so its cost follows both tables.
+    """
+    after = new.select(*images("a", shape, new.columns), F.lit(True).alias(_HAS_AFTER), now.alias(_TS))
+    copies = F.count(F.lit(1)).over(Window.partitionBy(*key_images(shape)))
+    after = after.withColumns({_FLAW: _flaw(shape, copies), _SEQ: F.lit(0).cast(shape.sequence_type)})
+    if old is None:
+        return _emit(_without_before(after, shape), shape)
+    before = old.select(*images("b", shape, old.columns), F.lit(True).alias(_HAS_BEFORE))
+    joined = after.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_AFTER, _HAS_BEFORE])
+    joined = joined.withColumn(_TS, F.coalesce(_TS, now)).withColumn(
+        _SEQ, F.coalesce(_SEQ, F.lit(0).cast(shape.sequence_type))
+    )
+    return _emit(_keep_what_is_not_given(joined, shape), shape)
+
+
+def event_changes(
+    net: DataFrame,
+    base: DataFrame | None,
+    unmerged: DataFrame | None,
+    shape: Shape,
+    on_match: str,
+    ordered: bool,
+) -> DataFrame:
+    """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
+
+    `net` is what `events.net_events` gives. The base is joined first and by itself, so that it is not shuffled.
+    Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
+    `_before`: an older event of that key may still arrive, and must lose.
+    """
+    looked_up = _look_up(net, base, unmerged, shape)
+    joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
+    return _emit(_keep_what_is_not_given(joined, shape), shape, F.lit(ordered))
+
+
+def refresh_changes(
+    net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, now: Expression, mark: str | None
+) -> DataFrame:
+    """Change rows that turn `old` into what all events together leave behind.
+
+    Like `event_changes`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
+    """
+    if old is None:
+        return event_changes(net, None, None, shape, "replace", ordered)
+    before = old.select(*images("b", shape, old.columns), F.lit(True).alias(_HAS_BEFORE))
+    joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
+    last = F.lit(mark if ordered else "0").cast(shape.sequence_type)
+    told = {
+        _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
+        _TS: F.coalesce(_TS, now),
+        _SEQ: F.coalesce(_SEQ, last),
+    }
+    return _emit(_keep_what_is_not_given(joined.withColumns(told), shape), shape, F.lit(ordered))
+
+
+def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows as the origin told them, nothing looked up: `upsert` and `delete`, no `_before`."""
+    action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
+    rows = net.withColumn(ACTION, action)
+    after = [F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)]
+    tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
+    before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
+    return rows.select(*after, *tail, *before)
+
+
+def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | None, shape: Shape) -> DataFrame:
+    if base is None:
+        return _without_before(events, shape)
+    before = base.select(*images("b", shape, base.columns), F.lit(True).alias(_HAS_BEFORE))
+    found = events.hint("shuffle_hash").join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
+    if unmerged is None:
+        return found
+    newer = unmerged.select(*images("c", shape, unmerged.columns), F.col(ACTION).alias("unmerged"))
+    on_key = all_of([F.col(f"a{i}") == F.col(f"c{i}") for i in _key_positions(shape)])
+    both = found.join(newer, on_key, "left")
+    is_newer = F.col("unmerged").isNotNull()
+    replaced = {f"b{i}": F.when(is_newer, F.col(f"c{i}")).otherwise(F.col(f"b{i}")) for i in range(len(shape.columns))}
+    alive = F.when(is_newer, F.col("unmerged") != DELETE).otherwise(F.col(_HAS_BEFORE))
+    return both.withColumns({**replaced, _HAS_BEFORE: alive})
+
+
+def _replace(joined: DataFrame, shape: Shape) -> DataFrame:
+    return joined
+
+
+def _update(joined: DataFrame, shape: Shape) -> DataFrame:
+    blend = F.col(_HAS_BEFORE) & ~F.col("reset")
+    return joined.withColumns(
+        {
+            f"a{i}": F.when(blend, F.coalesce(F.col(f"a{i}"), F.col(f"b{i}"))).otherwise(F.col(f"a{i}"))
+            for i in range(len(shape.columns))
+        }
+    )
+
+
+def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
+    keep = F.col(_HAS_BEFORE) & ~F.col("reset")
+    return joined.withColumns(
+        {f"a{i}": F.when(keep, F.col(f"b{i}")).otherwise(F.col(f"a{i}")) for i in range(len(shape.columns))}
+    )
+
+
+_ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore}
+
+
+def _emit(joined: DataFrame, shape: Shape, keep_tombstones: Expression | None = None) -> DataFrame:
+    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are."""
+    tombstone = F.lit(False) if keep_tombstones is None else keep_tombstones
+    has_after, has_before = F.col(_HAS_AFTER), F.col(_HAS_BEFORE)
+    action = (
+        F.when(F.col(_FLAW).isNotNull() & has_after, F.col(_FLAW))
+        .when(has_after & ~has_before, INSERT)
+        .when(~has_after & (has_before | tombstone), DELETE)
+        .when(has_after & has_before & _differs(shape), UPDATE)
+    )
+    rows = joined.withColumn(ACTION, action).where(F.col(ACTION).isNotNull())
+    merged = [
+        F.when(~has_after & has_before, F.col(f"b{i}")).otherwise(F.col(f"a{i}")).alias(kept.name)
+        for i, kept in enumerate(shape.columns)
+    ]
+    tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
+    return rows.select(*merged, *tail, *_before(shape))
+
+
+def _before(shape: Shape) -> list[Expression]:
+    if shape.before_type is None:
+        return []
+    fields = [F.col(f"b{i}").alias(kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    known = F.col(ACTION).isin(UPDATE, DELETE) & F.col(_HAS_BEFORE)
+    return [F.when(known, F.struct(*fields)).cast(shape.before_type).alias(BEFORE)]
+
+
+def _differs(shape: Shape) -> Expression:
+    """Whether any column outside the key differs, nulls being equal to each other."""
+    same = [
+        comparable(F.col(f"a{i}"), kept.type).eqNullSafe(comparable(F.col(f"b{i}"), kept.type))
+        for i, kept in enumerate(shape.columns)
+        if not shape.is_key(kept.name)
+    ]
+    return ~all_of(same)
+
+
+def comparable(value: Expression, kind: str) -> Expression:
+    """Spark compares no maps; their entries in order it does."""
+    return F.array_sort(F.map_entries(value)) if kind.startswith("map<") else value
+
+
+def images(prefix: str, shape: Shape, found: Sequence[str]) -> list[Expression]:
+    """The table's columns under names of their own, null where the frame has none, in the table's types."""
+    names = {name.lower(): name for name in found}
+    return [
+        (column(names[kept.name.lower()]) if kept.name.lower() in names else F.lit(None))
+        .cast(kept.type)
+        .alias(f"{prefix}{i}")
+        for i, kept in enumerate(shape.columns)
+    ]
+
+
+def _without_before(after: DataFrame, shape: Shape) -> DataFrame:
+    nulls = {f"b{i}": F.lit(None).cast(kept.type) for i, kept in enumerate(shape.columns)}
+    return after.withColumns({**nulls, _HAS_BEFORE: F.lit(False)})
+
+
+def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
+    given = tuple(Column(name, "") for name in shape.given)
+    absent = [i for i, kept in enumerate(shape.columns) if find_column(given, kept.name) is None]
+    return joined.withColumns({f"a{i}": F.col(f"b{i}") for i in absent}) if absent else joined
+
+
+def _flaw(shape: Shape, copies: Expression) -> Expression:
+    null_key = ~all_of([key.isNotNull() for key in key_images(shape)])
+    return F.when(null_key, NULL_KEY).when(copies > 1, DUPLICATE_KEY).otherwise(null_column(shape))
+
+
+def null_column(shape: Shape) -> Expression:
+    """The flaw of after images that are null where a contract says they are not; null for sound ones."""
+    guarded = [F.col(f"a{i}") for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
+    missing = ~all_of([value.isNotNull() for value in guarded])
+    return F.when(missing, NULL_COLUMN) if guarded else F.lit(None).cast("string")
+
+
+def key_images(shape: Shape) -> list[Expression]:
+    """The key among the after images; one constant for a key without columns."""
+    return [F.col(f"a{i}") for i in _key_positions(shape)] or [F.lit(0)]
+
+
+def _is_named(name: str, names: Sequence[str]) -> bool:
+    return any(same_name(name, other) for other in names)
+
+
+def _on_key(shape: Shape) -> Expression:
+    return all_of([F.col(f"a{i}") == F.col(f"b{i}") for i in _key_positions(shape)])
+
+
+def _key_positions(shape: Shape) -> list[int]:
+    return [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]

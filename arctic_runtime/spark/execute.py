@@ -1,0 +1,416 @@
+"""The evaluator of steps: what each one does to the tables."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.functions import partitioning
+from typing_extensions import assert_never
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import (
+    ACTION,
+    BEFORE,
+    SEQUENCE,
+    TIMESTAMP,
+    Column,
+    SchemaChange,
+    plain_columns,
+)
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import Stranger, TableState
+from arctic_runtime.model.step import (
+    AppendChanges,
+    CreateBase,
+    CreateChangeTable,
+    DropBranches,
+    DropStranger,
+    EvolveSchema,
+    MergeBase,
+    ReplaceView,
+    Step,
+)
+from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.model.version import Version, encode_versions
+from arctic_runtime.observe import KIND, MERGED
+from arctic_runtime.plan.decide import KEY_PROPERTY, key_text
+from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
+from arctic_runtime.spark import views
+from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
+from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
+from arctic_runtime.spark.events import examples
+from arctic_runtime.spark.frames import column, conformed, newest_changes, read_appended, read_table
+from arctic_runtime.spark.statement import Sql, listed, name, number, statement
+from arctic_runtime.spark.statement import properties as property_list
+
+_TABLE_DEFAULTS = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.parquet.compression-codec": "zstd",
+}
+_ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every step needs: the session, the model, what was observed, and this attempt's token and time."""
+
+    spark: SparkSession
+    model: Model
+    state: TableState
+    token: str
+    now: datetime.datetime
+
+    @property
+    def now_literal(self) -> Expression:
+        return F.lit(self.now)
+
+
+def perform(step: Step, context: Context) -> None:
+    """Does one step that needs no more than the tables themselves; `append_changes` is the one that does."""
+    match step:
+        case DropStranger(stranger):
+            run(context.spark, _drop_statement(stranger))
+        case DropBranches(table, branches):
+            drop_branches(context.spark, table, branches)
+        case CreateChangeTable():
+            _create_change_table(step, context)
+        case EvolveSchema():
+            _evolve(step, context)
+        case CreateBase():
+            _create_base(step, context)
+        case MergeBase():
+            _merge_base(step, context)
+        case ReplaceView():
+            views.replace(context.spark, context.model, context.state, step)
+        case AppendChanges():
+            raise TypeError("append_changes performs this step: it needs the rows")
+        case _:
+            assert_never(step)
+
+
+def append_changes(
+    step: AppendChanges, context: Context, rows: DataFrame, shape: Shape, summary: Mapping[str, str]
+) -> dict[str, int]:
+    """Appends change rows, if the table still is as observed; returns their numbers by action.
+
+    Rows under an action of `FLAWS` are never published: they end the attempt with a DataError that shows some.
+    """
+    seen = Observation()
+    looked_up = context.model.config.changelog == "lookup"
+    counts = [_count(action, shape, looked_up).alias(action) for action in (*_ACTIONS, *FLAWS)]
+    # A lookup leaves a part for every node of the base; a first load is already in as many parts as its size needs.
+    gathered = rows if context.state.base is None else rows.hint("rebalance")
+    ordered = gathered.sortWithinPartitions(*[column(part) for part in shape.key]) if shape.key else gathered
+    # Outermost: a stage that turns out to be empty is dropped with whatever it counted.
+    counted = ordered.observe(seen, *counts)
+
+    def write(branch: tuple[str, ...]) -> dict[str, int]:
+        writer = counted.writeTo(name(*branch)).option("isolation-level", "serializable")
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        write_once(writer.append, f"append changes to {step.table}")
+        found = {action: int(count or 0) for action, count in seen.get.items()}
+        if any(found[flaw] for flaw in FLAWS):
+            raise _flawed(context, branch, shape, found)
+        return {action: found[action] for action in _ACTIONS}
+
+    return swap_in(context.spark, step.table, step.expected, context.token, write)
+
+
+def _count(action: str, shape: Shape, looked_up: bool) -> Expression:
+    """Rows under an action; where rows are looked up, the deletion of one that was not there deletes nothing."""
+    is_told = action == DELETE and looked_up and shape.before_type is not None
+    is_real = F.col(BEFORE).isNotNull() if is_told else F.lit(True)
+    return F.count_if((F.col(ACTION) == action) & is_real)
+
+
+def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mapping[str, int]) -> DataError:
+    flaw = next(flaw for flaw in FLAWS if found[flaw])
+    rows = context.spark.table(name(*branch)).where(F.col(ACTION) == flaw)
+    shown = [*shape.key, *shape.not_null] if flaw == "!null column" else shape.key
+    example = rows.select(*[column(part) for part in dict.fromkeys(shown)]).distinct().limit(3).collect()
+    named = ", ".join(dict.fromkeys(shown)) or "(none: the query must give one row)"
+    return DataError(
+        f"{context.model.table}: {found[flaw]} row(s) of the query with a {flaw[1:]}; nothing was written.\n"
+        f"  column: {named}\n{examples(example)}"
+        "  expected: a primary key without nulls, once per row, and no null where the contract forbids it\n"
+        "  what to do: repair or filter the rows in the query, or declare the columns that make a row unique"
+    )
+
+
+def _create_change_table(step: CreateChangeTable, context: Context) -> None:
+    model = context.model
+    shape = Shape(step.columns, model.config.primary_key, (), step.sequence_type)
+    fields = [F.lit(None).cast(kept.type).alias(kept.name) for kept in step.columns]
+    tail = [
+        F.lit(None).cast("string").alias(ACTION),
+        F.lit(None).cast("timestamp").alias(TIMESTAMP),
+        F.lit(None).cast(step.sequence_type).alias(SEQUENCE),
+    ]
+    before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
+    empty = context.spark.range(0).select(*fields, *tail, *before)
+    properties = {**_properties(model, "changes"), "arctic.table": str(model.table)}
+    _create(context, step.table, empty, properties, (), {})
+
+
+def _create_base(step: CreateBase, context: Context) -> None:
+    model, spark = context.model, context.spark
+    changes = read_table(spark, model.table.changes, step.version.snapshot)
+    assert context.state.changes is not None
+    commits = len(context.state.changes.after(None))
+    alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
+    rows = conformed(alive, plain_columns(context.state.changes.columns))
+    nodes = model.config.nodes or node_count(step.bytes, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    transforms = (*model.config.partition_by, *_node_transform(model, nodes))
+    laid_out = _laid_out(rows, model, transforms)
+    properties = {**_properties(model, "base"), LAYOUT: layout_text(model.config)}
+    summary = _merged_to(step.version)
+    _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
+    _write_order(context, step.table)
+
+
+def _create(
+    context: Context,
+    table: TableName,
+    rows: DataFrame,
+    properties: Mapping[str, str],
+    transforms: Sequence[Transform],
+    summary: Mapping[str, str],
+    replaces: bool = False,
+) -> None:
+    if any(transform.unit == "truncate" for transform in transforms):
+        _create_by_statement(context, table, rows, properties, transforms, summary, replaces)
+        return
+    writer = rows.writeTo(name(*table.parts)).using("iceberg").option("distribution-mode", "none")
+    for key, value in properties.items():
+        writer = writer.tableProperty(key, value)
+    for key, value in summary.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    if transforms:
+        first, *others = [_partitioning(transform) for transform in transforms]
+        writer = writer.partitionedBy(first, *others)
+    attempt(writer.createOrReplace if replaces else writer.create, f"create {table}")
+
+
+def _create_by_statement(
+    context: Context,
+    table: TableName,
+    rows: DataFrame,
+    properties: Mapping[str, str],
+    transforms: Sequence[Transform],
+    summary: Mapping[str, str],
+    replaces: bool,
+) -> None:
+    """The same in SQL, for transforms that the DataFrame API can't say."""
+    spark, view = context.spark, f"arctic_create_{context.token}"
+    create = statement(
+        "CREATE {or_replace}TABLE {table} USING iceberg PARTITIONED BY ({transforms}) TBLPROPERTIES ({properties}) "
+        "AS SELECT * FROM {view}",
+        or_replace=Sql("OR REPLACE " if replaces else ""),
+        table=name(*table.parts),
+        transforms=listed([_partitioning_sql(transform) for transform in transforms]),
+        properties=property_list(properties.items()),
+        view=name(view),
+    )
+    settings = {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in summary.items()}
+    rows.createOrReplaceTempView(view)
+    try:
+        with _settings(spark, {**settings, "spark.sql.iceberg.distribution-mode": "none"}):
+            attempt(lambda: spark.sql(create).collect(), f"create {table}")
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of this session for a while; each thread has a session of its own, so they can't leak."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, kept in before.items():
+            spark.conf.unset(key) if kept is None else spark.conf.set(key, kept)
+
+
+def _drop_statement(stranger: Stranger) -> Sql:
+    of = name(*stranger.name.parts)
+    if stranger.kind == "view":
+        return statement("DROP VIEW IF EXISTS {of}", of=of)
+    return statement("DROP TABLE IF EXISTS {of}", of=of)
+
+
+def _properties(model: Model, kind: str) -> dict[str, str]:
+    return {
+        **_TABLE_DEFAULTS,
+        **model.config.tblproperties,
+        KIND: kind,
+        KEY_PROPERTY: key_text(model.config.primary_key),
+    }
+
+
+def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
+    return (Transform("bucket", model.config.hash_key, nodes),) if model.config.hash_key else ()
+
+
+def _partitioning(transform: Transform) -> Expression:
+    source = column(transform.column)
+    match transform.unit:
+        case "identity":
+            return source
+        case "bucket":
+            return partitioning.bucket(transform.parameter or 1, source)
+        case "years":
+            return partitioning.years(source)
+        case "months":
+            return partitioning.months(source)
+        case "days":
+            return partitioning.days(source)
+        case "hours":
+            return partitioning.hours(source)
+        case "truncate":
+            raise TypeError("the DataFrame API has no such transform; _create_by_statement says it")
+        case _:
+            assert_never(transform.unit)
+
+
+def _partitioning_sql(transform: Transform) -> Sql:
+    source = name(transform.column)
+    if transform.unit == "identity":
+        return source
+    if transform.parameter is None:
+        return statement("{unit}({c})", unit=name(transform.unit), c=source)
+    return statement("{unit}({n}, {c})", unit=name(transform.unit), n=number(transform.parameter), c=source)
+
+
+def _laid_out(rows: DataFrame, model: Model, transforms: Sequence[Transform]) -> DataFrame:
+    """Rows put together by partition and node, and sorted, as the base's files are to be."""
+    if not transforms:
+        return rows
+    values = [_transform_value(model.table.catalog, transform) for transform in transforms]
+    order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
+    return rows.repartition(*values).sortWithinPartitions(*values, *order)
+
+
+def _transform_value(catalog: str, transform: Transform) -> Expression:
+    source = column(transform.column)
+    if transform.unit == "identity":
+        return source
+    function = name(catalog, "system", transform.unit)
+    arguments = [source] if transform.parameter is None else [F.lit(transform.parameter), source]
+    return F.call_function(function, *arguments)
+
+
+def _write_order(context: Context, table: TableName) -> None:
+    key = context.model.config.sort_key
+    if key:
+        order = listed([name(part) for part in key])
+        run(
+            context.spark,
+            statement(
+                "ALTER TABLE {table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {order}",
+                table=name(*table.parts),
+                order=order,
+            ),
+        )
+
+
+def _merged_to(version: Version) -> dict[str, str]:
+    return {MERGED: encode_versions({"changes": version})}
+
+
+def _merge_base(step: MergeBase, context: Context) -> None:
+    """Merges by deletion vectors, without a shuffle of the base: only the changes move."""
+    model, spark = context.model, context.spark
+    is_whole = context.state.changes is None or context.state.changes.keeps(step.start)
+    appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole)
+    newest = newest_changes(appended, model.config.primary_key, step.commits)
+    assert context.state.base is not None
+    columns = context.state.base.columns
+    names = [kept.name for kept in columns]
+    view = f"arctic_merge_{context.token}"
+    conformed(newest, (*columns, Column(ACTION, "string"))).createOrReplaceTempView(view)
+    try:
+        swap_in(
+            spark,
+            step.table,
+            step.expected,
+            context.token,
+            lambda branch: _merge_into(context, branch, view, names, step.end),
+        )
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _merge_into(context: Context, branch: Sequence[str], view: str, names: list[str], end: Version) -> None:
+    """The session form records the summary of a MERGE; a base that is partitioned too is not shuffled either."""
+    spark = context.spark
+    merge = _merge_statement(context.model, branch, view, names)
+    settings = {
+        f"spark.sql.iceberg.snapshot-property.{MERGED}": _merged_to(end)[MERGED],
+        "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
+    }
+    with _settings(spark, settings):
+        write_once(lambda: spark.sql(merge).collect(), merge)
+
+
+def _merge_statement(model: Model, branch: Sequence[str], view: str, names: list[str]) -> Sql:
+    on = [statement("t.{c} = s.{c}", c=name(part)) for part in model.config.primary_key]
+    updates = [statement("t.{c} = s.{c}", c=name(part)) for part in names]
+    return statement(
+        "MERGE INTO {table} AS t USING {view} AS s ON {on} "
+        "WHEN MATCHED AND s._action = 'delete' THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET {updates} "
+        "WHEN NOT MATCHED AND s._action <> 'delete' THEN INSERT ({columns}) VALUES ({values})",
+        table=name(*branch),
+        view=name(view),
+        on=listed(on, " AND ") if on else Sql("true"),
+        updates=listed(updates),
+        columns=listed([name(part) for part in names]),
+        values=listed([statement("s.{c}", c=name(part)) for part in names]),
+    )
+
+
+def _evolve(step: EvolveSchema, context: Context) -> None:
+    """Adds, widens and drops columns; in a change table also inside `_before`."""
+    for sql in evolve_statements(step.table, step.change, _holders(step, context)):
+        run(context.spark, sql)
+
+
+def _holders(step: EvolveSchema, context: Context) -> tuple[tuple[str, ...], ...]:
+    part = context.state.changes if step.is_change_table else context.state.base
+    has_before = part is not None and any(kept.name == BEFORE for kept in part.columns)
+    return ((), (BEFORE,)) if step.is_change_table and has_before else ((),)
+
+
+def evolve_statements(table: TableName, change: SchemaChange, holders: Sequence[tuple[str, ...]]) -> tuple[Sql, ...]:
+    """The statements of a change of columns, at the top level and below each of `holders`."""
+    target = name(*table.parts)
+    found: list[Sql] = []
+    for holder in holders:
+        found += [_add_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.add]
+        found += [_widen_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.widen]
+        found += [_drop_column(target, name(*holder, gone)) for gone in change.drop]
+    return tuple(found)
+
+
+def _add_column(table: Sql, path: Sql, kind: Sql) -> Sql:
+    return statement("ALTER TABLE {table} ADD COLUMN {path} {kind}", table=table, path=path, kind=kind)
+
+
+def _widen_column(table: Sql, path: Sql, kind: Sql) -> Sql:
+    return statement("ALTER TABLE {table} ALTER COLUMN {path} TYPE {kind}", table=table, path=path, kind=kind)
+
+
+def _drop_column(table: Sql, path: Sql) -> Sql:
+    return statement("ALTER TABLE {table} DROP COLUMN {path}", table=table, path=path)

@@ -1,0 +1,137 @@
+"""DataFrames over a table's relations: its rows at a version, its changes, the newest image of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.schema import stored_type
+from arctic_runtime.spark.statement import name
+
+COMMIT_ORDER = "_last_updated_sequence_number"
+
+
+def column(of: str) -> Expression:
+    """A column by its plain name, whatever characters that has."""
+    return F.col(name(of))
+
+
+def columns_of(frame: DataFrame) -> tuple[Column, ...]:
+    """A frame's columns with the types that an Iceberg table keeps them as."""
+    return tuple(Column(field.name, stored_type(field.dataType.simpleString())) for field in frame.schema.fields)
+
+
+def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
+    found = {field.name.lower(): field.name for field in frame.schema.fields}
+    return frame.select(
+        *[
+            (column(found[kept.name.lower()]) if kept.name.lower() in found else F.lit(None))
+            .cast(kept.type)
+            .alias(kept.name)
+            for kept in columns
+        ]
+    )
+
+
+def all_of(conditions: Sequence[Expression]) -> Expression:
+    """True where every condition is; true for none, as for a key without columns."""
+    return reduce(and_, conditions, F.lit(True))
+
+
+def read_table(spark: SparkSession, table: TableName, snapshot: int) -> DataFrame:
+    """A table's rows at one snapshot."""
+    return spark.read.option("versionAsOf", str(snapshot)).table(name(*table.parts))
+
+
+def read_appended(
+    spark: SparkSession, table: TableName, start: Version | None, end: Version, chain_is_whole: bool = True
+) -> DataFrame:
+    """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
+
+    Where snapshots between the two are gone (`chain_is_whole` is False) the rows are told by their row lineage,
+    which format version 3 keeps, and which prunes no files.
+    """
+    if start is None:
+        return read_table(spark, table, end.snapshot)
+    if not chain_is_whole:
+        return read_table(spark, table, end.snapshot).where(F.col(COMMIT_ORDER) > start.sequence)
+    reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
+    return reader.table(name(*table.parts))
+
+
+def read_until(spark: SparkSession, table: TableName, until: Version, now: Version, is_kept: bool = True) -> DataFrame:
+    """An append-only table's rows as of `until`; told by their row lineage where that snapshot is gone."""
+    if is_kept:
+        return read_table(spark, table, until.snapshot)
+    return read_table(spark, table, now.snapshot).where(F.col(COMMIT_ORDER) <= until.sequence)
+
+
+def newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
+    """One change row per key, the newest; within one commit there is only one."""
+    if commits <= 1:
+        return changes
+    order = [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()]
+    partition = Window.partitionBy(*_key_columns(key)).orderBy(*order)
+    ranked = changes.withColumn("__arctic_rank", F.row_number().over(partition))
+    return ranked.where(F.col("__arctic_rank") == 1).drop("__arctic_rank")
+
+
+def current_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame | None:
+    """The table's rows at the head of its change table: the base, with what is not merged yet laid over it."""
+    if state.base is None:
+        return None
+    base = read_table(spark, model.base, state.base.snapshot)
+    unmerged = unmerged_changes(spark, model, state)
+    return base if unmerged is None else overlay(base, unmerged, model.config.primary_key, state.base.columns)
+
+
+def unmerged_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame | None:
+    """The newest change row of every key that changed after the base's version; None where none did."""
+    changes, base = state.changes, state.base
+    if changes is None or base is None or base.merged is None or changes.newest is None:
+        return None
+    pending = changes.after(base.merged)
+    if not pending:
+        return None
+    is_whole = changes.keeps(base.merged)
+    appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole)
+    return newest_changes(appended, model.config.primary_key, len(pending) if is_whole else max(len(pending), 2))
+
+
+def overlay(base: DataFrame, unmerged: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did."""
+    keys = unmerged.select(*as_key(key) or [F.lit(True).alias("__arctic_k")])
+    kept = base.join(keys.hint("shuffle_hash"), match(base, key), "left_anti")
+    alive = unmerged.where(F.col(ACTION) != "delete")
+    return conformed(kept, columns).unionAll(conformed(alive, columns))
+
+
+def as_key(key: Sequence[str]) -> list[Expression]:
+    """The key's columns under the names that `match` joins on."""
+    return [column(part).alias(f"__arctic_k{i}") for i, part in enumerate(key)]
+
+
+def match(base: DataFrame, key: Sequence[str]) -> Expression:
+    """The join of a table with frames that carry its key as `__arctic_k0`, `__arctic_k1`, …"""
+    return all_of([base[name(part)] == F.col(f"__arctic_k{i}") for i, part in enumerate(key)])
+
+
+def with_source_position(rows: DataFrame) -> DataFrame:
+    """Adds where a row stands in its source, a table of format version 3: the commit, and the place inside it."""
+    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), F.col("_row_id").alias("row"))
+    return rows.select("*", place.alias(POSITION))
+
+
+def _key_columns(key: Sequence[str]) -> list[Expression]:
+    return [column(part) for part in key] or [F.lit(0)]

@@ -1,0 +1,376 @@
+"""One run of a model: observe → plan → execute → confirm, until nothing is left to do."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
+from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
+from arctic_runtime.model.names import TableName, changes_read, changes_view, seen_query, seen_view
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.step import (
+    AppendChanges,
+    CreateChangeTable,
+    Decision,
+    EvolveSchema,
+    Mode,
+    Reason,
+    Step,
+    describe,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window, encode_versions
+from arctic_runtime.observe import observe_model, observe_readable, observe_source, view_sql
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.decide import Request, Upstreams, decide
+from arctic_runtime.plan.reads import reads, with_position
+from arctic_runtime.plan.schema import check_query, plan_schema
+from arctic_runtime.plan.settle import settle, stale_branches
+from arctic_runtime.spark import events
+from arctic_runtime.spark.diff import Shape, event_changes, input_changes, refresh_changes, state_changes
+from arctic_runtime.spark.execute import Context, append_changes, perform
+from arctic_runtime.spark.frames import (
+    column,
+    columns_of,
+    current_rows,
+    read_appended,
+    read_table,
+    read_until,
+    unmerged_changes,
+    with_source_position,
+)
+from arctic_runtime.spark.statement import name
+
+MAX_ATTEMPTS = 5
+MAX_SETTLING = 20
+NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did. `timings` are seconds by step."""
+
+    mode: Mode
+    reason: Reason
+    because: str = ""
+    rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
+    version: int | None = None
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
+    """Gives every `changes(…)` of a query all rows that there are; raises SourceError where there is no such table."""
+    for source in changes_read(sql):
+        state = observe_source(reader, source)
+        if state is None:
+            raise SourceError(f"{source} can't be read for its changes: it has no snapshot")
+        register_changes(spark, source, state, None, placed=state.format_version >= 3)
+
+
+def register_changes(
+    spark: SparkSession, source: TableName, state: SourceState, window: Window | None, placed: bool
+) -> None:
+    """Makes the temporary view that stands for a source's new rows, all that there are without a window.
+
+    Where `placed`, each row tells its position in the source.
+    """
+    start, end = (window.start, window.end) if window else (None, state.version)
+    table = source.changes if state.kind == "changes" else source
+    known = {commit.version.snapshot for commit in state.commits}
+    rows = read_appended(spark, table, start, end, start is None or start.snapshot in known)
+    shown = with_source_position(rows) if placed else rows
+    shown.createOrReplaceTempView(name(changes_view(source)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the next run does; `steps` are those that hold for what was observed now."""
+
+    decision: Decision
+    steps: tuple[Step, ...]
+
+
+class Run:
+    """One model's run. `session` is called only when Spark is needed, so that nothing new costs no Spark."""
+
+    def __init__(
+        self,
+        model: Model,
+        reader: CatalogReader,
+        session: Callable[[], SparkSession],
+        request: Request | None = None,
+        now: datetime.datetime | None = None,
+    ) -> None:
+        self.model = model
+        self.reader = reader
+        self.request = request or Request()
+        self.now = now or datetime.datetime.now(datetime.timezone.utc)
+        self.timings: dict[str, float] = {}
+        self.session = session
+        self._committed: tuple[Decision, Mapping[str, int]] | None = None
+        self._positions_known = True
+
+    def run(self) -> Outcome:
+        """Brings the table up to date; retries where another run was faster.
+
+        Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
+        """
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                return self._attempt()
+            except CommitConflict:
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self) -> Outcome:
+        with self._timed("observe"):
+            state = self.observe()
+            upstreams = self.observe_upstreams()
+        decision = decide(self.model, state, upstreams, self.request)
+        state = self._settled(state)
+        if decision.mode == "unchanged":
+            return self._outcome(*(self._committed or (decision, NO_ROWS)), state)
+        context = self._context(state)
+        for step in stale_branches(self.model, state):
+            perform(step, context)
+        rows = self._commit(context, decision, upstreams)
+        self._committed = (decision, rows)
+        state = self._settled(self.observe())
+        return self._outcome(decision, rows, state)
+
+    def explain(self) -> Plan:
+        """The plan of the next run, without running it and without Spark."""
+        state = self.observe()
+        decision = decide(self.model, state, self.observe_upstreams(), self.request)
+        head = state.changes.head if state.changes else None
+        steps = [*settle(self.model, state)]
+        if decision.mode != "unchanged":
+            steps += stale_branches(self.model, state)
+            steps.append(AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision))
+        return Plan(decision, tuple(steps))
+
+    def observe(self) -> TableState:
+        return observe_model(self.reader, self.model)
+
+    def observe_upstreams(self) -> Upstreams:
+        """The newest version of every table that the query reads, views looked through."""
+        if self.model.config.input == "changes":
+            names = changes_read(self.model.sql)
+            return Upstreams({str(source): observe_source(self.reader, source) for source in names})
+        found: dict[str, SourceState | None] = {}
+        unstable: set[str] = set()
+        parsed = self._follow(self.model.sql, self.model.table, found, unstable)
+        return Upstreams(found, replace(reads("", "", ""), unstable=tuple(sorted(unstable)), parsed=parsed))
+
+    def _follow(self, sql: str, at: TableName, found: dict[str, SourceState | None], unstable: set[str]) -> bool:
+        read = reads(sql, at.catalog, at.schema)
+        unstable.update(read.unstable)
+        parsed = read.parsed
+        for source in read.tables:
+            if str(source) in found:
+                continue
+            found[str(source)] = observe_readable(self.reader, source) if source.catalog == at.catalog else None
+            behind = view_sql(self.reader, source) if found[str(source)] is None else None
+            if behind is not None:
+                del found[str(source)]
+                parsed = self._follow(behind, source, found, unstable) and parsed
+        return parsed
+
+    def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
+        with self._timed("analyse"):
+            self._register_inputs(context.spark, decision.windows, upstreams)
+            query = self.query(context.spark)
+            columns = columns_of(query)
+            stored = events.stored_columns(self.model, columns)
+            check_query(self.model, columns, stored)
+            context, shape = self._prepared(context, columns, stored)
+        assert context.state.changes is not None
+        assert context.state.changes.head is not None
+        step = AppendChanges(self.model.table.changes, context.state.changes.head.snapshot, decision)
+        summary = self._summary(context, decision)
+        with self._timed("changes"):
+            rows, more = self._change_rows(context, decision, query, shape)
+            return append_changes(step, context, rows, shape, {**summary, **more})
+
+    def _prepared(
+        self, context: Context, columns: tuple[Column, ...], stored: tuple[Column, ...]
+    ) -> tuple[Context, Shape]:
+        """Makes the change table, or brings its columns and the base's to the query's."""
+        model = self.model
+        seq_type = events.sequence_type(model, columns)
+        state = context.state
+        if state.changes is None:
+            perform(CreateChangeTable(model.table.changes, stored, seq_type), context)
+            state = self.observe()
+        assert state.changes is not None
+        change = plan_schema(model, plain_columns(state.changes.columns), stored)
+        if not change.is_empty:
+            perform(EvolveSchema(model.table.changes, change, True), context)
+        if state.base is not None:
+            behind = plan_schema(model, state.base.columns, stored)
+            if not behind.is_empty:
+                perform(EvolveSchema(model.base, behind, False), context)
+        if not change.is_empty:
+            state = self.observe()
+        return replace(context, state=state), self.shape_of(state, stored)
+
+    def shape_of(self, state: TableState, given: tuple[Column, ...]) -> Shape:
+        """The shape of change rows of the table as it is, for a query with the columns `given`."""
+        assert state.changes is not None
+        sequence = find_column(state.changes.columns, SEQUENCE)
+        return Shape(
+            columns=plain_columns(state.changes.columns),
+            key=self.model.config.primary_key,
+            given=tuple(column.name for column in given),
+            sequence_type=sequence.type if sequence else "bigint",
+            not_null=self.model.not_null,
+        )
+
+    def _change_rows(
+        self, context: Context, decision: Decision, query: DataFrame, shape: Shape
+    ) -> tuple[DataFrame, Mapping[str, str]]:
+        if self.request.schema_only:
+            return state_changes(query.limit(0), None, shape, context.now_literal), {}
+        if self.model.config.input == "changes":
+            return self._event_rows(context, decision, query, shape)
+        old = current_rows(context.spark, self.model, context.state)
+        return state_changes(query, old, shape, context.now_literal), {}
+
+    def _event_rows(
+        self, context: Context, decision: Decision, query: DataFrame, shape: Shape
+    ) -> tuple[DataFrame, Mapping[str, str]]:
+        model, state = self.model, context.state
+        afresh = decision.mode in ("create", "full")
+        last = None if afresh else decisions.last_run(state.changes)
+        mark = last.get(decisions.HIGH_MARK) if last else None
+        found = events.profile(model, query, shape.sequence_type, mark)
+        events.check_profile(model, query, found)
+        events.check_order(model, query)
+        if found.late:
+            query = events.without_late(model, query, self._seen(context, decision))
+        net = events.net_events(model, query, shape, context.now_literal)
+        high = found.high_mark or mark
+        summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
+        return self._net_rows(context, decision, net, shape, high), summary
+
+    def _seen(self, context: Context, decision: Decision) -> DataFrame:
+        """Key and place in the order of everything before this window: of changes, and of events without any."""
+        model, spark = self.model, context.spark
+        changes = context.state.changes
+        assert changes is not None
+        assert changes.newest is not None
+        self._register_seen(spark, decision.windows)
+        log = read_table(spark, model.table.changes, changes.newest.snapshot)
+        consumed = spark.sql(seen_query(model.sql))
+        key = [column(part) for part in model.config.primary_key]
+        sequence = column(str(model.config.sequence_by)).alias(SEQUENCE)
+        return log.select(*key, column(SEQUENCE)).unionAll(consumed.select(*key, sequence))
+
+    def _register_seen(self, spark: SparkSession, windows: Mapping[str, Window]) -> None:
+        for source in changes_read(self.model.sql):
+            window = windows[str(source)]
+            state = observe_source(self.reader, source)
+            assert window.start is not None
+            assert state is not None
+            table = source.changes if state.kind == "changes" else source
+            known = {commit.version.snapshot for commit in state.commits}
+            rows = read_until(spark, table, window.start, window.end, window.start.snapshot in known)
+            rows.createOrReplaceTempView(name(seen_view(source)))
+
+    def _net_rows(
+        self, context: Context, decision: Decision, net: DataFrame, shape: Shape, mark: str | None
+    ) -> DataFrame:
+        model, spark, state = self.model, context.spark, context.state
+        ordered = model.config.sequence_by is not None
+        if decision.mode == "full":
+            old = current_rows(spark, model, state)
+            return refresh_changes(net, old, shape, ordered, context.now_literal, mark)
+        if model.config.changelog == "input" and state.base is not None:
+            return input_changes(net, shape)
+        base = read_table(spark, model.base, state.base.snapshot) if state.base else None
+        unmerged = unmerged_changes(spark, model, state)
+        return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
+
+    def query(self, spark: SparkSession) -> DataFrame:
+        is_placed = self.model.config.input == "changes" and self._positions_known
+        placed = with_position(self.model.sql) if is_placed else None
+        return spark.sql(placed or self.model.sql)
+
+    def register_consumed(self, offsets: Mapping[str, Version], upstreams: Upstreams) -> None:
+        """Gives every `changes(…)` of the query all rows that were consumed so far."""
+        windows = {name: Window(name, None, end) for name, end in offsets.items()}
+        self._register_inputs(self.session(), windows, upstreams)
+
+    def _register_inputs(self, spark: SparkSession, windows: Mapping[str, Window], upstreams: Upstreams) -> None:
+        """Gives every `changes(…)` of the query the rows of its window; all there are where it has none.
+
+        Tables of format version 2 keep no row lineage, so the order of their rows is not known.
+        """
+        sources = changes_read(self.model.sql)
+        states = [upstreams.states.get(str(source)) for source in sources]
+        self._positions_known = all(state is None or state.format_version >= 3 for state in states)
+        for source in sources:
+            state = upstreams.states.get(str(source))
+            if state is None:
+                raise SourceError(f"{self.model.table}: {source} can't be read for its changes: it has no snapshot")
+            register_changes(spark, source, state, windows.get(str(source)), self._positions_known)
+
+    def _summary(self, context: Context, decision: Decision) -> dict[str, str]:
+        return {
+            decisions.RUN: context.token,
+            decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
+            decisions.REASON: decision.reason,
+            decisions.CONSUMED: encode_versions(decision.consumed),
+            decisions.QUERY: decisions.fingerprint(self.model),
+        }
+
+    def _settled(self, state: TableState) -> TableState:
+        """Performs what has to follow the change table, until base and view show its head."""
+        steps = settle(self.model, state)
+        for _ in range(MAX_SETTLING):
+            if not steps:
+                return state
+            context = self._context(state)
+            for step in steps:
+                with self._timed(type(step).__name__):
+                    perform(step, context)
+            state = self.observe()
+            steps = settle(self.model, state)
+        raise CorruptState(
+            f"{self.model.table}: its base and view do not come to show its change table.\n"
+            f"  expected: nothing left to do\n  found: {'; '.join(describe(step) for step in steps)}\n"
+            "  what to do: see who else writes to these relations, then run again"
+        )
+
+    def _context(self, state: TableState) -> Context:
+        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now)
+
+    def _outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
+        head = state.changes.head if state.changes else None
+        return Outcome(
+            mode=decision.mode,
+            reason=decision.reason,
+            because=decision.because,
+            rows=rows,
+            version=head.snapshot if head else None,
+            consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
+            timings={step: round(seconds, 3) for step, seconds in self.timings.items()},
+        )
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start

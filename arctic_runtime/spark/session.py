@@ -1,0 +1,466 @@
+"""Starting Spark, or joining one, and handing every thread a session of its own.
+
+An embedded Spark is started without Spark's shell scripts: one JVM and not two, nothing of its output on the
+terminal, no setting on a command line that others can read, and pyspark imported while the JVM comes up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from arctic_runtime.config import BUSY_TIMEOUT_SECONDS, Profile, masked
+from arctic_runtime.errors import CatalogError, ConfigError
+from arctic_runtime.spark import jars
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import SparkSession
+
+START_SECONDS = 120.0
+_POLL_SECONDS = 0.02
+_METHOD = "method"
+_BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
+_LOGS_KEPT = 20
+# As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+JVM_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+# The form of the tables that Iceberg's JDBC catalog makes for itself with jdbc.schema-version=V1.
+_CATALOG_TABLES = (
+    """create table if not exists iceberg_tables (
+        catalog_name varchar(255) not null,
+        table_namespace varchar(255) not null,
+        table_name varchar(255) not null,
+        metadata_location varchar(1000),
+        previous_metadata_location varchar(1000),
+        iceberg_type varchar(5),
+        primary key (catalog_name, table_namespace, table_name))""",
+    """create table if not exists iceberg_namespace_properties (
+        catalog_name varchar(255) not null,
+        namespace varchar(255) not null,
+        property_key varchar(255),
+        property_value varchar(1000),
+        primary key (catalog_name, namespace, property_key))""",
+)
+
+
+_REHEARSAL = (
+    "create namespace lake.rehearsal",
+    """create table lake.rehearsal.t using iceberg partitioned by (bucket(4, id)) as
+        select id, id % 7 as grp, cast(id as string) as name, timestamp_micros(id) as at,
+               cast(id as decimal(12, 2)) as amount from range(1000)""",
+    "create table lake.rehearsal.u (id bigint not null, grp bigint, name string) using iceberg",
+    "insert into lake.rehearsal.u select id, grp, upper(name) from lake.rehearsal.t where id < 10",
+    """merge into lake.rehearsal.t using lake.rehearsal.u on t.id = u.id
+        when matched and u.id = 3 then delete when matched then update set name = u.name
+        when not matched then insert (id, grp, name) values (u.id, u.grp, u.name)""",
+    """create view lake.rehearsal.v as select grp, count(*) as n, sum(amount) as total, max(at) as latest
+        from lake.rehearsal.t group by grp""",
+    """select v.*, row_number() over (partition by n order by total) as place
+        from lake.rehearsal.v left join lake.rehearsal.u using (grp)""",
+    "select * from lake.rehearsal.t.snapshots",
+    "alter table lake.rehearsal.t set tblproperties ('k' = 'v')",
+    "show tables in lake.rehearsal",
+    "drop view lake.rehearsal.v",
+)
+
+
+@dataclass
+class _Process:
+    """The one Spark that this process may have, and the JVM that outlives its Spark context."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    root: SparkSession | None = None
+    gateway: JavaGateway | None = None
+    jvm: subprocess.Popen[bytes] | None = None
+    log: Path = Path()
+
+
+_process = _Process()
+
+
+class SparkEnvironment:
+    """Sessions of the Spark that a profile describes; starts it when the first one is asked for.
+
+    A process has one Spark. Environments whose profiles differ in SQL settings alone, catalogs among them,
+    share it; one that differs in more gets a ConfigError until `stop`. Methods may be called from any thread.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._prepared = False
+
+    @property
+    def started(self) -> bool:
+        """Whether a session can be had without starting or connecting anything."""
+        return _process.root is not None and _identity(_process.settings) == _identity(_wanted(self.profile))
+
+    def session(self) -> SparkSession:
+        """A new session whose settings, temporary views and current namespace nobody else sees.
+
+        Raises ConfigError where Java or the JARs are missing, CatalogError where the warehouse can't be used.
+        """
+        with _process.lock:
+            root = self._root()
+        if self.profile.method == "connect":
+            return _configured(_connect(_server(self.profile)), {}, self.profile.session_settings())
+        return _configured(root.newSession(), _process.settings, _wanted(self.profile))
+
+    def versions(self) -> dict[str, str]:
+        """The versions of `spark`, `iceberg`, `java` and `python` that do the work."""
+        from pyspark.sql import functions as F
+
+        session = self.session()
+        java = F.reflect(F.lit("java.lang.System"), F.lit("getProperty"), F.lit("java.version"))
+        iceberg = F.call_function(f"{self.profile.catalog}.system.iceberg_version")
+        row = session.range(1).select(java.alias("java"), iceberg.alias("iceberg")).first()
+        if row is None:
+            raise CatalogError("Spark returned no row where it was asked for its versions.")
+        return {
+            "spark": session.version,
+            "iceberg": row["iceberg"],
+            "java": row["java"],
+            "python": platform.python_version(),
+        }
+
+    def stop(self) -> None:
+        """Stop Spark, for everybody in this process; the next `session` starts it again.
+
+        The JVM stays, and with it the memory and the Java options that it was started with.
+        """
+        with _process.lock:
+            if _process.root is not None and self.started:
+                _process.root.stop()
+                _process.root, _process.settings = None, {}
+
+    def _root(self) -> SparkSession:
+        if not self._prepared:
+            prepare_warehouse(self.profile)
+            self._prepared = True
+        if _process.root is None:
+            start = _start if self.profile.method == "session" else _join
+            _process.root = start(self.profile)
+            _process.settings = _wanted(self.profile)
+        elif not self.started:
+            raise _another_runs(self.profile)
+        return _process.root
+
+
+def prepare_warehouse(profile: Profile) -> None:
+    """Make an embedded warehouse's directory and catalog where they don't exist yet.
+
+    Safe while other processes do the same or use it. Raises CatalogError where it can't be read or written,
+    or is locked for longer than `BUSY_TIMEOUT_SECONDS`.
+    """
+    file = profile.sqlite_file
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+        with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
+            connection.execute("pragma journal_mode=wal")
+            for statement in _CATALOG_TABLES:
+                connection.execute(statement)
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(file, error) from error
+
+
+def record_archive() -> Path:
+    """Make the class-data archive that lets an embedded Spark start faster, where there is none yet.
+
+    A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
+    its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.
+    """
+    java = jars.find_java()
+    archive = jars.archive_path(java, _class_path({}))
+    if archive.exists():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-", dir=archive.parent) as scratch:
+        recorded = Path(scratch) / archive.name
+        option = f"-XX:ArchiveClassesAtExit={shlex.quote(str(recorded))}"
+        profile = Profile.embedded(
+            Path(scratch) / "warehouse", master="local[2]", settings={"spark.driver.extraJavaOptions": option}
+        )
+        _rehearse(SparkEnvironment(profile))
+        if recorded.exists():
+            recorded.replace(archive)
+    return archive
+
+
+def _start(profile: Profile) -> SparkSession:
+    settings = {**profile.spark_settings(), **_jar_settings(profile)}
+    if _process.gateway is None:
+        _process.gateway = _launch(settings) if profile.is_local else _submit(settings)
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
+        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=_process.gateway)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).splitlines()[0]
+        raise _did_not_start(reason, _process.log) from None
+    return SparkSession.builder.getOrCreate()
+
+
+def _launch(settings: Mapping[str, str]) -> JavaGateway:
+    """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
+        connection = Path(scratch) / "connection"
+        jvm = _spawn(settings, connection, log)
+        import pyspark.sql  # noqa: F401
+        from pyspark.java_gateway import launch_gateway
+
+        port, secret = _connection(jvm, connection, Path(log.name))
+        _process.jvm, _process.log = jvm, Path(log.name)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
+        try:
+            return launch_gateway()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def _submit(settings: Mapping[str, str]) -> JavaGateway:
+    """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
+    with _new_log() as log:
+        _process.log = Path(log.name)
+        shown = SparkConf().setAll(list(_shown(settings).items()))
+        return launch_gateway(shown, {"stdout": log, "stderr": log})
+
+
+def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The JVM; it ends when this process ends, however that happens, because its standard input does."""
+    java = jars.find_java()
+    class_path = _class_path(settings)
+    archive = jars.archive_path(java, class_path)
+    command = [
+        str(java.executable),
+        "-cp",
+        os.pathsep.join(class_path),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.exists() else []),
+        *JVM_OPTIONS,
+        *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "org.apache.spark.deploy.SparkSubmit",
+        *(part for key, value in _early(settings).items() for part in ("--conf", f"{key}={value}")),
+        "pyspark-shell",
+    ]
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(_spark_home()),
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+    }
+    # In a process group of its own, so that Ctrl-C doesn't end the JVM before dbt has cancelled its queries.
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+    )
+
+
+def _connection(jvm: subprocess.Popen[bytes], file: Path, log: Path) -> tuple[int, str]:
+    """Port and secret that the JVM writes down once it listens."""
+    deadline = time.monotonic() + START_SECONDS
+    while not file.exists():
+        if jvm.poll() is not None:
+            raise _did_not_start(f"Java ended with code {jvm.returncode}", log)
+        if time.monotonic() > deadline:
+            jvm.kill()
+            raise _did_not_start(f"no answer within {START_SECONDS:.0f} s", log)
+        time.sleep(_POLL_SECONDS)
+    content = file.read_bytes()
+    port, length = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def _did_not_start(found: str, log: Path) -> ConfigError:
+    lines = log.read_text(errors="replace").splitlines()
+    said = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
+    return ConfigError(
+        f"Spark did not start.\n  where: {log}\n  expected: a Spark that answers\n  found: {found}{said}\n"
+        "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
+    )
+
+
+def _class_path(settings: Mapping[str, str]) -> list[str]:
+    configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.jar_paths()))
+    directories = [os.environ.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
+    return [configured, *filter(None, directories), str(_spark_home() / "jars" / "*")]
+
+
+def _jar_settings(profile: Profile) -> dict[str, str]:
+    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them."""
+    paths = [str(path) for path in jars.jar_paths()]
+    name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
+    return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
+
+
+def _early(settings: Mapping[str, str]) -> dict[str, str]:
+    """What Spark acts on before it has a context; the rest is the context's, and ends with it."""
+    return {key: value for key, value in _shown(settings).items() if key.startswith(_BEFORE_CONTEXT)}
+
+
+def _shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings that may be on a command line, which every user of the machine can read."""
+    return {key: value for key, value in settings.items() if masked({key: value})[key] == value}
+
+
+def _spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
+    return Path(spec.origin).parent
+
+
+def _new_log() -> IO[bytes]:
+    """What Spark and Hadoop print goes here and not between dbt's lines."""
+    directory = jars.home() / "logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    jars.prune(directory, "spark-*.log", keep=_LOGS_KEPT)
+    return (directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("ab")
+
+
+def _join(profile: Profile) -> SparkSession:
+    """Reach a Spark Connect server, or start one in this process where the url is a local master."""
+    from pyspark.sql import SparkSession
+
+    url = profile.url or ""
+    if url.startswith("local"):
+        local = Profile(profile.catalog, profile.catalog_properties, master=url, settings=profile.settings)
+        settings: dict[str, bool | float | int | str | None] = {
+            **local.spark_settings(),
+            **_jar_settings(local),
+        }
+        del settings["spark.master"]
+        with warnings.catch_warnings():
+            # One for every setting that the server has, as the session can't be given it once more.
+            warnings.simplefilter("ignore", UserWarning)
+            return SparkSession.builder.remote(url).config(map=settings).getOrCreate()
+    return _connect(url)
+
+
+def _connect(url: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session: SparkSession = SparkSession.builder.remote(url).create()
+    return session
+
+
+def _server(profile: Profile) -> str:
+    url = profile.url or ""
+    return "sc://localhost" if url.startswith("local") else url
+
+
+def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
+    """Give a session the SQL settings that it lacks, and take away those it shouldn't have."""
+    for key in sorted({*has, *wanted}):
+        if key.startswith("spark.sql.") and has.get(key) != wanted.get(key):
+            if key in wanted:
+                session.conf.set(key, wanted[key])
+            else:
+                session.conf.unset(key)
+    return session
+
+
+def _wanted(profile: Profile) -> dict[str, str]:
+    return {**profile.spark_settings(), _METHOD: f"{profile.method} {profile.url or ''}".strip()}
+
+
+def _identity(settings: Mapping[str, str]) -> dict[str, str]:
+    """What can't be changed once Spark runs."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key == "spark.sql.extensions" or not key.startswith("spark.sql.")
+    }
+
+
+def _another_runs(profile: Profile) -> ConfigError:
+    running, wanted = _identity(_process.settings), _identity(_wanted(profile))
+    changed = [key for key in sorted({*running, *wanted}) if running.get(key) != wanted.get(key)]
+    there, here = (
+        ", ".join(f"{key}={value}" for key, value in masked({k: side.get(k, "(unset)") for k in changed}).items())
+        for side in (running, wanted)
+    )
+    return ConfigError(
+        "Another profile's Spark runs in this process already.\n"
+        f"  where: {profile!r}\n  expected: {here}\n  found: {there}\n"
+        "  what to do: run the other target in a process of its own, or stop() the one that runs"
+    )
+
+
+def _unusable(file: Path, error: Exception) -> CatalogError:
+    locked = "locked" in str(error)
+    advice = (
+        "another process has kept it locked; find it (`fuser` or `lsof` on that file) and let it end"
+        if locked
+        else "make the directory one that this user can write, or choose another warehouse in the profile"
+    )
+    return CatalogError(
+        f"The embedded warehouse can't be used.\n  where: {file}\n"
+        f"  expected: a directory and an SQLite database that can be read and written\n"
+        f"  found: {error}\n  what to do: {advice}"
+    )
+
+
+def _rehearse(environment: SparkEnvironment) -> None:
+    session = environment.session()
+    for statement in _REHEARSAL:
+        session.sql(statement).collect()
+    frame = session.table("lake.rehearsal.t").where("id = 7")
+    frame.writeTo("lake.rehearsal.t").option("snapshot-property.k", "v").append()
+    environment.stop()
+    jvm = _process.jvm
+    if jvm is not None and jvm.stdin is not None:
+        jvm.stdin.close()
+        jvm.wait(START_SECONDS)

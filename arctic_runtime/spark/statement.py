@@ -1,0 +1,51 @@
+"""Statements that the DataFrame API can't say, put together from parts that quote themselves.
+
+A template is a constant of the code. Whatever is filled in is one of the kinds below, so that no name and no value
+can end up as SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from typing_extensions import LiteralString
+
+
+class Sql(str):
+    """Text that is safe inside a statement; made by the functions of this module only."""
+
+    __slots__ = ()
+
+
+def name(*parts: str) -> Sql:
+    """A name of one or more levels, each quoted."""
+    return Sql(".".join(f"`{part.replace('`', '``')}`" for part in parts))
+
+
+def number(value: int) -> Sql:
+    return Sql(int(value))
+
+
+def text(value: str) -> Sql:
+    """A string literal; whatever the value holds, it ends at its own quote."""
+    return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
+
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x00": "\\000", "\x1a": "\\Z"}
+
+
+def properties(values: Iterable[tuple[str, str]]) -> Sql:
+    """`'key' = 'value'` pairs, comma-separated."""
+    return Sql(", ".join(f"{text(key)} = {text(value)}" for key, value in values))
+
+
+def listed(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
+    return Sql(by.join(parts))
+
+
+def statement(template: LiteralString, **parts: Sql) -> Sql:
+    """Fills a constant template; raises TypeError for a part that did not quote itself."""
+    for key, part in parts.items():
+        if not isinstance(part, Sql):
+            raise TypeError(f"{key} is {type(part).__name__}, and only parts of a statement can be filled in")
+    return Sql(template.format(**parts))

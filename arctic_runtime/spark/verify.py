@@ -1,0 +1,184 @@
+"""Whether a table is what its model says, and its history what it claims: recomputed, not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
+from arctic_runtime.model.state import TableState
+from arctic_runtime.observe import last_with_other_columns
+from arctic_runtime.plan.decide import Request, Upstreams, consumed, decide, last_run
+from arctic_runtime.spark import events
+from arctic_runtime.spark.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, comparable, state_changes
+from arctic_runtime.spark.frames import (
+    COMMIT_ORDER,
+    column,
+    columns_of,
+    current_rows,
+    newest_changes,
+    read_table,
+)
+from arctic_runtime.spark.run import Run
+
+EXAMPLES = 3
+SAMPLED = 1000
+_HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of one table: how many rows break it, some of them, or why it could not be made."""
+
+    check: str
+    broken: int = 0
+    examples: tuple[str, ...] = ()
+    left_out: str = ""
+
+
+def verify(run: Run) -> tuple[Finding, ...]:
+    """Checks one model's table against its query, its change table, and the change table against itself."""
+    state = run.observe()
+    upstreams = run.observe_upstreams()
+    if state.changes is None or state.base is None:
+        return (Finding("table", left_out="it was not built yet"),)
+    return (
+        _query_gives_the_table(run, state, upstreams),
+        _changes_fold_to_the_table(run, state),
+        *_history(run, state),
+    )
+
+
+def _query_gives_the_table(run: Run, state: TableState, upstreams: Upstreams) -> Finding:
+    check = "the query gives the table"
+    reason = _why_not_recomputed(run, state, upstreams)
+    if reason:
+        return Finding(check, left_out=reason)
+    rows = _recomputed(run, state, upstreams)
+    return _compared(run, state, rows, check)
+
+
+def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> str:
+    config = run.model.config
+    if config.input == "changes":
+        if config.sequence_by and config.on_match != "replace":
+            return f"with on_match: {config.on_match} the table depends on the order in which events arrived"
+        return ""
+    decision = decide(run.model, state, upstreams, Request())
+    if upstreams.reads.unstable:
+        return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
+    return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
+
+
+def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
+    spark = run.session()
+    if run.model.config.input == "state":
+        return spark.sql(run.model.sql)
+    run.register_consumed(consumed(last_run(state.changes)), upstreams)
+    query = run.query(spark)
+    shape = run.shape_of(state, columns_of(query))
+    net = events.net_events(run.model, query, shape, F.current_timestamp())
+    return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
+
+
+def _changes_fold_to_the_table(run: Run, state: TableState) -> Finding:
+    changes = _all_changes(run, state)
+    assert state.changes is not None
+    newest = newest_changes(changes, run.model.config.primary_key, len(state.changes.after(None)))
+    folded = newest.where(F.col(ACTION) != DELETE)
+    return _compared(run, state, folded, "the changes fold to the table")
+
+
+def _compared(run: Run, state: TableState, expected: DataFrame, check: str) -> Finding:
+    """What would have to change for the table to be as expected."""
+    shape = run.shape_of(state, columns_of(expected))
+    table = current_rows(run.session(), run.model, state)
+    differences = state_changes(expected, table, shape, F.current_timestamp())
+    told = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
+    return _finding(check, told)
+
+
+def _history(run: Run, state: TableState) -> Iterable[Finding]:
+    """All rules in one pass: a finding for each, of at most `SAMPLED` rows together."""
+    shape = run.shape_of(state, ())
+    rules = _rules(shape, last_with_other_columns(run.reader, run.model.table.changes))
+    breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
+    placed = _with_previous(_all_changes(run, state), shape).withColumn("__arctic_breaks", breaks)
+    broken = placed.drop(*_HELD).where(F.size("__arctic_breaks") > 0).limit(SAMPLED)
+    rows = [row.asDict(recursive=True) for row in broken.collect()]
+    found = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
+    for check in rules:
+        examples = tuple(text for checks, text in found if check in checks)
+        yield Finding(check, len(examples), examples[:EXAMPLES])
+
+
+def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
+    key = [column(part) for part in shape.key] or [F.lit(0)]
+    order = Window.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
+    copies = Window.partitionBy(*key, F.col("__arctic_place")).orderBy(F.col(SEQUENCE))
+    image = F.struct(*[column(kept.name) for kept in shape.rest] or [F.lit(True).alias("exists")])
+    return changes.withColumn("__arctic_place", F.col(COMMIT_ORDER)).withColumns(
+        {
+            "__arctic_previous": F.lag(image).over(order),
+            "__arctic_previous_action": F.lag(ACTION).over(order),
+            "__arctic_copy": F.row_number().over(copies),
+        }
+    )
+
+
+def _rules(shape: Shape, other_columns_until: int) -> dict[str, Expression]:
+    """Promise → the change rows that break it.
+
+    Rows up to the commit `other_columns_until` may have differed in columns that are gone.
+    """
+    action, was = F.col(ACTION), F.col("__arctic_previous_action")
+    absent = was.isNull() | (was == DELETE)
+    rules = {
+        "each key changes once in a commit": F.col("__arctic_copy") > 1,
+        "every action is known": ~F.coalesce(action.isin(INSERT, UPDATE, DELETE, UPSERT), F.lit(False)),
+        "inserts make rows that were not there": (action == INSERT) & ~absent,
+        "updates change rows that were there": (action == UPDATE) & absent,
+    }
+    if not shape.rest:
+        return rules
+    told = F.col(BEFORE).isNotNull()
+    same_as_told = _same("__arctic_previous", BEFORE, shape)
+    after = F.struct(*[column(kept.name) for kept in shape.rest])
+    unchanged = _same_images(F.col(BEFORE), after, shape)
+    return {
+        **rules,
+        "deletes that tell a row delete one": (action == DELETE) & told & absent,
+        "_before is the row as it was": told & ~absent & ~same_as_told,
+        "updates tell the row before": (action == UPDATE) & ~told,
+        "no update changes nothing": (action == UPDATE)
+        & told
+        & unchanged
+        & (F.col("__arctic_place") > other_columns_until),
+    }
+
+
+def _same(left: str, right: str, shape: Shape) -> Expression:
+    return _same_images(F.col(left), F.col(right), shape)
+
+
+def _same_images(left: Expression, right: Expression, shape: Shape) -> Expression:
+    same = F.lit(True)
+    for kept in shape.rest:
+        same &= comparable(left[kept.name], kept.type).eqNullSafe(comparable(right[kept.name], kept.type))
+    return same
+
+
+def _all_changes(run: Run, state: TableState) -> DataFrame:
+    assert state.changes is not None
+    assert state.changes.head is not None
+    return read_table(run.session(), run.model.table.changes, state.changes.head.snapshot)
+
+
+def _finding(check: str, broken: DataFrame) -> Finding:
+    rows = broken.limit(SAMPLED).collect()
+    shown = tuple(str(row.asDict(recursive=True)) for row in rows[:EXAMPLES])
+    return Finding(check, len(rows), shown)

@@ -1,0 +1,104 @@
+"""A warehouse that a benchmark fills and throws away."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.spark.run import Outcome, Run
+from arctic_runtime.spark.session import SparkEnvironment
+
+NAMESPACE = "bench"
+EVENTS = "lake.bench.events"
+COLUMNS = ("id", "a", "b", "c", "d", "e")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A session, and the catalog it writes to."""
+
+    spark: SparkSession
+    reader: CatalogReader
+    rows: int
+
+    def run(self, model: Model) -> Outcome:
+        return Run(model, self.reader, lambda: self.spark).run()
+
+    def fill_events(self) -> None:
+        """The landing table of change events, with one insert per row: six columns, `op` and `lsn`."""
+        rows = self.spark.range(self.rows).select(*images(F.col("id"), 0), F.lit("c").alias("op"), _lsn(0))
+        rows.writeTo(EVENTS).using("iceberg").create()
+
+    def append_changes(self, fraction: float, turn: int) -> None:
+        """Changes to keys scattered all over the table: nine updates to one delete of each ten."""
+        changed = self.spark.range(self.rows).where(_scattered(fraction, turn))
+        op = F.when(F.pmod(F.hash("id", F.lit(turn)), F.lit(10)) == 0, "d").otherwise("u")
+        changed.select(*images(F.col("id"), turn), op.alias("op"), _lsn(turn)).writeTo(EVENTS).append()
+
+
+@contextlib.contextmanager
+def lake(rows: int, settings: Mapping[str, str] | None = None) -> Iterator[Lake]:
+    """An embedded warehouse in a temporary directory, with 6 GB for Spark."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
+        wanted = {"spark.driver.memory": "6g", **(settings or {})}
+        profile = Profile.embedded(Path(folder), master="local[2]", settings=wanted)
+        environment = SparkEnvironment(profile)
+        spark = environment.session()
+        reader = CatalogReader(profile)
+        reader.create_namespace(NAMESPACE)
+        try:
+            yield Lake(spark, reader, rows)
+        finally:
+            environment.stop()
+
+
+def events_model(name: str, **config: Any) -> Model:
+    """A keyed table over the events; `config` is what a user would write."""
+    view = changes_view(TableName("lake", NAMESPACE, "events"))
+    declared = {
+        "primary_key": "id",
+        "input": "changes",
+        "sequence_by": "lsn",
+        "delete_when": "op = 'd'",
+        "exclude_columns": ["op", "lsn"],
+        **config,
+    }
+    sql = f"select {', '.join(COLUMNS)}, op, lsn from `{view}`"
+    return Model(TableName("lake", NAMESPACE, name), sql, configure(declared, name))
+
+
+def images(key: Any, turn: int) -> list[Any]:
+    """The six columns of a row; another `turn` gives other values."""
+    return [
+        key.alias("id"),
+        ((key + turn) % 1000).alias("a"),
+        (key % 97).cast("int").alias("b"),
+        ((key + turn) / 3).alias("c"),
+        F.concat(F.lit("name-"), (key % 100_000).cast("string")).alias("d"),
+        F.timestamp_micros(key * 1_000_000 + turn).alias("e"),
+    ]
+
+
+def total(rows: DataFrame) -> list[Any]:
+    """Reads everything that a report over the table would."""
+    return rows.agg(F.count(F.lit(1)), F.sum("a"), F.sum("b"), F.max("e"), F.sum(F.length("d"))).collect()
+
+
+def _scattered(fraction: float, turn: int) -> Any:
+    return F.pmod(F.hash("id", F.lit(1000 + turn)), F.lit(1_000_000)) < int(fraction * 1_000_000)
+
+
+def _lsn(turn: int) -> Any:
+    return (F.col("id") + F.lit(turn * 10**12)).alias("lsn")

@@ -1,0 +1,139 @@
+"""What a target of `profiles.yml` says, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dbt.adapters.contracts.connection import Credentials
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.config import Profile, masked, nearest
+from arctic_runtime.errors import ConfigError
+
+_OTHER_ADAPTERS_KEYS = {
+    "host": "there is no host: give `warehouse`, or `method: connect` with `url`",
+    "port": "there is no port: with `method: connect` it is part of `url`",
+    "token": "with `method: connect` a token is part of `url`: sc://host:port/;token=…",
+}
+
+
+@dataclass
+class ArcticCredentials(Credentials):
+    """A target of type `arctic`; `catalog` is another name of `database`.
+
+    A relative `warehouse` counts from the project's folder. Everything unknown or contradictory raises
+    DbtRuntimeError, which dbt shows together with the profile's and the target's name.
+    """
+
+    database: str = "lake"
+    schema: str = ""
+    method: str = "session"
+    warehouse: str | None = None
+    catalog_config: dict[str, Any] = field(default_factory=dict)
+    master: str | None = None
+    url: str | None = None
+    server_side_parameters: dict[str, Any] = field(default_factory=dict)
+
+    _ALIASES: ClassVar[dict[str, str]] = {"catalog": "database"}
+
+    @classmethod
+    def validate(cls, data: Any) -> None:
+        if isinstance(data, dict):
+            _refuse_unknown(set(data) - set(_KEYS))
+        super().validate(data)
+
+    def __post_init__(self) -> None:
+        if not self.schema:
+            raise DbtRuntimeError("`schema` is missing: name the schema that models are built in")
+        if self.warehouse is not None and self.catalog_config:
+            raise DbtRuntimeError(
+                "`warehouse` and `catalog_config` contradict each other: `warehouse` means an embedded catalog; "
+                "for another one, put the warehouse into catalog_config"
+            )
+        if self.method == "session" and self.warehouse is None and not self.catalog_config:
+            raise DbtRuntimeError(
+                "neither `warehouse` nor `catalog_config` is given: add `warehouse: ./warehouse` for an embedded "
+                "catalog, or describe your Iceberg catalog in `catalog_config`"
+            )
+        if self.method == "connect" and self.warehouse is not None:
+            raise DbtRuntimeError(
+                "`method: connect` can't use `warehouse`, a folder of this machine: describe the server's catalog "
+                "in `catalog_config`, or leave both out where the server knows the catalog `"
+                f"{self.database}` already"
+            )
+        if self.method == "connect" and self.master is not None:
+            raise DbtRuntimeError("`master` means nothing with `method: connect`: the server has its own")
+        self.to_profile(Path.cwd())
+
+    @property
+    def type(self) -> str:
+        return "arctic"
+
+    @property
+    def unique_field(self) -> str:
+        return str(self.url or self.warehouse or self.catalog_config.get("uri") or self.database)
+
+    def _connection_keys(self) -> tuple[str, ...]:
+        return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url")
+
+    def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
+        """What `dbt debug` prints and `target` holds: nothing secret, and no more than is given."""
+        for key, value in super().connection_info(with_aliases=with_aliases):
+            if value is None or value == {}:
+                continue
+            yield key, _without_secrets(value)
+
+    def to_profile(self, base: Path) -> Profile:
+        """The runtime's profile; a relative warehouse counts from `base`."""
+        try:
+            return self._profile(base)
+        except ConfigError as error:
+            raise DbtRuntimeError(str(error)) from error
+
+    def _profile(self, base: Path) -> Profile:
+        master = {} if self.master is None else {"master": self.master}
+        if self.warehouse is not None and self.method == "session":
+            if self.url is not None:
+                raise ConfigError("`url` is given, and `method` is session: write `method: connect`, or drop `url`")
+            return Profile.embedded(
+                base / Path(self.warehouse).expanduser(),
+                catalog=self.database,
+                settings=self.server_side_parameters,
+                **master,
+            )
+        return Profile(
+            catalog=self.database,
+            catalog_properties=self.catalog_config,
+            method=self.method,  # type: ignore[arg-type]
+            url=self.url,
+            settings=self.server_side_parameters,
+            **master,
+        )
+
+
+_KEYS = (
+    "database",
+    "catalog",
+    "schema",
+    "method",
+    "warehouse",
+    "catalog_config",
+    "master",
+    "url",
+    "server_side_parameters",
+)
+
+
+def _refuse_unknown(unknown: set[str]) -> None:
+    for key in sorted(unknown):
+        advice = _OTHER_ADAPTERS_KEYS.get(key, f"known are {', '.join(_KEYS)}{nearest(key, _KEYS)}")
+        raise DbtRuntimeError(f"`{key}` is not a setting of an arctic target; {advice}")
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return masked({str(key): str(part) for key, part in value.items()})
+    return masked({"": value})[""] if isinstance(value, str) else value

@@ -1,0 +1,81 @@
+"""What `dbt debug` finds out about Spark, the JARs, the catalog and the warehouse."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.config import masked
+from arctic_runtime.spark.jars import verify_jars
+from arctic_runtime.spark.statement import name, statement
+from dbt.adapters.arctic.sessions import pool_of
+
+if TYPE_CHECKING:
+    from dbt.adapters.arctic.impl import ArcticAdapter
+
+
+def report(adapter: ArcticAdapter) -> Iterator[str]:
+    """Lines to print; the first thing that does not work raises an error."""
+    yield from _catalog_lines(adapter)
+    for tool, version in pool_of(adapter.profile).environment.versions().items():
+        yield f"{tool}: {version}"
+    yield from _jar_lines(adapter)
+    yield _tried_write(adapter)
+
+
+def _catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
+    properties = masked(adapter.profile.catalog_properties)
+    kind = properties.get("type", "as the server has it")
+    yield f"iceberg catalog: {adapter.profile.catalog} ({kind}) {properties.get('uri', '')}".rstrip()
+    if "warehouse" in properties:
+        yield f"iceberg warehouse: {properties['warehouse']}"
+    reader = adapter.catalog_reader
+    yield "catalog read by: " + ("this process" if reader.reachable else "Spark alone, which is slower")
+
+
+def _jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
+    if adapter.profile.method != "session":
+        return
+    for check in verify_jars():
+        if not check.ok:
+            raise DbtRuntimeError(
+                f"{check.path} is not the JAR that dbt-arctic was tested with.\n"
+                f"  expected: SHA-256 {check.expected}\n  found: {check.found or 'no file'}\n"
+                "  what to do: delete the file and run `dbt debug` again"
+            )
+        yield f"jar: {check.path.name} has the recorded hash"
+
+
+def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> None:
+    """What a purged table leaves of itself in an embedded warehouse."""
+    file = adapter.profile.sqlite_file
+    if file is None:
+        return
+    table = file.parent / schema / trial
+    for folder in (table / "data", table / "metadata", table, table.parent):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _tried_write(adapter: ArcticAdapter) -> str:
+    """Creates and drops a small table, in a schema of its own where the profile's does not exist yet."""
+    catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
+    trial = f"arctic_debug_{uuid.uuid4().hex[:8]}"
+    has_schema = adapter.check_schema_exists(catalog, schema)
+    place = adapter.Relation.create(database=catalog, schema=schema if has_schema else trial)
+    table = name(catalog, str(place.schema), trial)
+    spark = adapter.spark_session()
+    if not has_schema:
+        adapter.create_namespace(place)
+    try:
+        spark.sql(statement("create table {table} using iceberg as select 1 as one", table=table))
+        spark.sql(statement("drop table {table} purge", table=table))
+    finally:
+        if not has_schema:
+            adapter.drop_namespace(place)
+        _remove_empty_folders(adapter, str(place.schema), trial)
+    return "write: a table was created and dropped"

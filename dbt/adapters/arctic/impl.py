@@ -1,0 +1,445 @@
+"""The adapter: dbt's questions about a warehouse, answered from the catalog where it can tell, else by Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing.context import SpawnContext
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from dbt.adapters.base import BaseRelation, available
+from dbt.adapters.base.impl import ConstraintSupport
+from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.contracts.relation import RelationConfig, RelationType
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt.adapters.sql import SQLAdapter
+from dbt_common.contracts.constraints import ConstraintType
+from dbt_common.contracts.metadata import CatalogTable
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+from dbt_common.utils import filter_null_values
+
+from arctic_runtime.catalog import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
+from arctic_runtime.config import Profile
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import changes_read
+from arctic_runtime.spark.statement import text
+from dbt.adapters.arctic import checks, seeds
+from dbt.adapters.arctic import maintain as maintenance
+from dbt.adapters.arctic.column import ArcticColumn
+from dbt.adapters.arctic.connections import ArcticConnectionManager
+from dbt.adapters.arctic.debug import report
+from dbt.adapters.arctic.docs_catalog import catalog_table, single_table
+from dbt.adapters.arctic.handle import SessionHandle
+from dbt.adapters.arctic.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relation import ArcticRelation
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import SparkSession
+
+logger = AdapterLogger("Arctic")
+T = TypeVar("T")
+
+_FULL = CapabilitySupport(support=Support.Full)
+_TYPES: dict[RelationKind, RelationType] = {
+    "table": RelationType.Table,
+    "view": RelationType.View,
+    "other": RelationType.External,
+}
+_NOT_FOUND = ("SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchNamespace", "NoSuchTable", "does not exist")
+_PARTS = ("__changes", "__base")
+
+
+@dataclass
+class ArcticConfig(SparkConfig):
+    """Model configuration that dbt's own materializations understand here; the file format is always Iceberg."""
+
+    file_format: str = "iceberg"
+    merge_exclude_columns: list[str] | str | None = None
+    tblproperties: dict[str, Any] | None = None
+
+
+class ArcticAdapter(SparkAdapter):
+    """Tables and views of an Iceberg catalog.
+
+    Asking what exists goes to the catalog and starts nothing. Spark starts with the first statement of a
+    run, or when `spark_session` is called.
+    """
+
+    Relation = ArcticRelation
+    Column = ArcticColumn
+    ConnectionManager = ArcticConnectionManager
+    AdapterSpecificConfigs = ArcticConfig
+    connections: ArcticConnectionManager
+
+    CONSTRAINT_SUPPORT = {  # noqa: RUF012
+        ConstraintType.check: ConstraintSupport.ENFORCED,
+        ConstraintType.not_null: ConstraintSupport.ENFORCED,
+        ConstraintType.unique: ConstraintSupport.NOT_ENFORCED,
+        ConstraintType.primary_key: ConstraintSupport.NOT_ENFORCED,
+        ConstraintType.foreign_key: ConstraintSupport.NOT_ENFORCED,
+    }
+    _capabilities = CapabilityDict(
+        {
+            Capability.SchemaMetadataByRelations: _FULL,
+            Capability.TableLastModifiedMetadata: _FULL,
+            Capability.GetCatalogForSingleRelation: _FULL,
+            Capability.MicrobatchConcurrency: CapabilitySupport(support=Support.Unsupported),
+        }
+    )
+
+    def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        super().__init__(config, mp_context)
+        # pyiceberg warns of files it can't warn anybody about here.
+        logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+
+    # What the runtime takes from the adapter
+
+    @property
+    def profile(self) -> Profile:
+        """The runtime's profile of this target."""
+        return self.connections.arctic_profile
+
+    @cached_property
+    def catalog_reader(self) -> CatalogReader:
+        return CatalogReader(self.profile)
+
+    def spark_session(self) -> SparkSession:
+        """The session of the calling thread's connection; starts Spark where nothing has yet."""
+        handle: SessionHandle = self.connections.get_thread_connection().handle
+        return handle.spark
+
+    # The arctic materialization
+
+    def set_macro_resolver(self, macro_resolver: Any) -> None:
+        """dbt calls this with the whole manifest when a project was parsed, so that is when models are checked."""
+        super().set_macro_resolver(macro_resolver)
+        maintenance.check_manifest(getattr(macro_resolver, "nodes", {}).values())
+
+    @available.parse(lambda *_a, **_k: "")
+    def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
+        """What stands for a relation's new rows in a model's SQL."""
+        return maintenance.changes_of(relation, node)
+
+    def execute(
+        self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
+    ) -> tuple[AdapterResponse, agate.Table]:
+        """Runs SQL; where it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
+        if changes_read(sql):
+            with self.connections.exception_handler(sql):
+                from arctic_runtime.spark.run import preview_changes
+
+                preview_changes(self.spark_session(), self.catalog_reader, sql)
+            self.connections.get_thread_connection().handle.note_temporary_view()
+        return super().execute(sql, auto_begin, fetch, limit)  # type: ignore[no-any-return]
+
+    @available.parse_none
+    def maintain(
+        self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
+    ) -> maintenance.ArcticResponse:
+        """Brings a model's table up to date; with `--empty` only its schema."""
+        asked: Any = getattr(self.config, "args", None)
+        if getattr(asked, "sample", None) is not None:
+            raise DbtRuntimeError(
+                f"{node['unique_id']}: --sample is not supported yet with materialized='arctic': a sample of the "
+                "upstream rows would delete all others from the table"
+            )
+        empty = bool(getattr(asked, "empty", False))
+        self.connections.get_thread_connection().handle.note_temporary_view()
+        with self.connections.exception_handler(sql):
+            model = maintenance.to_model(relation, node, sql)
+            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty)
+
+    @available.parse_none
+    def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
+        """The relation that others read, of the type that it has."""
+        is_view = node["config"].get("merge") == "on_read"
+        kind = RelationType.View if is_view else RelationType.Table
+        return cast(BaseRelation, relation.incorporate(type=kind))
+
+    # Names and types
+
+    @classmethod
+    def quote(cls, identifier: str) -> str:
+        return quoted(identifier)
+
+    @available
+    def literal(self, value: str | None) -> str:
+        """A SQL string literal of exactly this text."""
+        return text(value or "")
+
+    @classmethod
+    def convert_integer_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return seeds.integer_type(agate_table.columns[col_idx])
+
+    @classmethod
+    def convert_number_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return seeds.number_type(agate_table.columns[col_idx])
+
+    @classmethod
+    def convert_time_type(cls, agate_table: agate.Table, col_idx: int) -> str:  # noqa: ARG003
+        return "string"
+
+    def valid_incremental_strategies(self) -> list[str]:
+        return ["append", "merge", "insert_overwrite", "delete+insert", "microbatch"]
+
+    # Schemas
+
+    def list_schemas(self, database: str | None) -> list[str]:
+        name = unquoted(database) if database else self.profile.catalog
+        if self._is_readable(name):
+            return self._asking(self.catalog_reader.list_namespaces)
+        return [row[0] for row in self._rows("SHOW NAMESPACES IN " + quoted(name))]
+
+    @available.parse(lambda *_a, **_k: False)
+    def check_schema_exists(self, database: str, schema: str) -> bool:
+        if self._is_readable(database):
+            return self._asking(lambda: self.catalog_reader.namespace_exists(schema))
+        return schema in self.list_schemas(database)
+
+    @available.parse_none
+    def create_namespace(self, relation: BaseRelation) -> None:
+        """Creates the relation's schema where it does not exist."""
+        rendered = relation.without_identifier().render()
+        if self._is_readable(relation.database):
+            self._asking(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
+        else:
+            self._rows("CREATE SCHEMA IF NOT EXISTS " + rendered)
+
+    @available.parse_none
+    def drop_namespace(self, relation: BaseRelation) -> None:
+        """Drops everything in the relation's schema, then the schema; not every catalog cascades by itself."""
+        for member in self.list_relations_without_caching(relation):
+            self.drop_relation(member)
+        if self._is_readable(relation.database):
+            self._asking(lambda: self.catalog_reader.drop_namespace(str(relation.schema)))
+        else:
+            self._rows("DROP SCHEMA IF EXISTS " + relation.without_identifier().render())
+
+    # Relations
+
+    def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        database, schema = schema_relation.database or self.profile.catalog, str(schema_relation.schema)
+        if self._is_readable(database) and self.catalog_reader.lists_views:
+            found = self._asking(lambda: self.catalog_reader.list_relations(schema))
+        else:
+            found = self._list_by_spark(database, schema)
+        return [
+            self.Relation.create(database=database, schema=schema, identifier=name, type=_TYPES[kind])
+            for name, kind in found.items()
+        ]
+
+    def get_relation(self, database: str, schema: str, identifier: str) -> BaseRelation | None:
+        found: BaseRelation | None = SQLAdapter.get_relation(self, database, schema, identifier)
+        return found
+
+    def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
+        """Names are matched as they are written; the project's `quoting` does not change their case."""
+        return filter_null_values({"database": database, "schema": schema, "identifier": identifier})
+
+    def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
+        """The columns with Spark's types; none where the relation does not exist."""
+        return [self.Column(column=c.name, dtype=c.type) for c in self._columns(relation)]
+
+    @available.parse_list
+    def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
+        """The change table and the base that belong to an arctic model's relation, where it is one."""
+        if relation is None or not self._arctic_properties(relation):
+            return []
+        names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
+        found = [self.get_relation(str(relation.database), str(relation.schema), name) for name in names]
+        return [part for part in found if part is not None]
+
+    @available.parse_list
+    def arctic_property_names(self, relation: BaseRelation) -> list[str]:
+        """The table or view properties by which an arctic model knows the relation as its own."""
+        return sorted(self._arctic_properties(relation))
+
+    @available.parse_none
+    def comments_to_change(
+        self, relation: BaseRelation, description: str | None, columns: dict[str, str]
+    ) -> dict[str, Any]:
+        """The parts of the wanted comments that the relation does not have yet."""
+        described = self._describe(relation)
+        lowered = {name.lower(): comment for name, comment in columns.items()}
+        changed = {
+            column.name: lowered[column.name.lower()]
+            for column in (described.columns if described else ())
+            if lowered.get(column.name.lower()) not in (None, column.comment or "")
+        }
+        is_new = description is not None and description != ((described and described.comment) or "")
+        return {"relation": description if is_new else None, "columns": changed}
+
+    # Statements
+
+    @available.parse_none
+    def stage_seed(self, relation: BaseRelation, agate_table: agate.Table) -> None:
+        """Makes a temporary view with the seed's rows, all columns as text."""
+        handle: SessionHandle = self.connections.get_thread_connection().handle
+        with self.connections.exception_handler("stage the seed"):
+            frame = seeds.as_text_frame(handle.spark, agate_table)
+            frame.createOrReplaceTempView(quoted(str(relation.identifier)))
+            handle.note_temporary_view()
+
+    @available
+    def new_suffix(self) -> str:
+        """A part of a name that nobody else has."""
+        return uuid.uuid4().hex[:12]
+
+    @available
+    def checked_columns(self, model: dict[str, Any]) -> str:
+        """The select list of a contract: its columns, each raising an error where a constraint is broken."""
+        return checks.select_list(model)
+
+    def validate_sql(self, sql: str) -> AdapterResponse:
+        plan = "\n".join(row[0] for row in self._rows("EXPLAIN " + sql))
+        if "Error occurred during query planning" in plan:
+            raise DbtDatabaseError(plan.split("Error occurred during query planning:")[1].strip())
+        return AdapterResponse(_message="OK")
+
+    def debug_query(self) -> None:
+        """`dbt debug`: says which versions do the work, and tries a write."""
+        with self.connections.exception_handler("debug"):
+            for line in report(self):
+                logger.info(f"  {line}")
+
+    # Documentation and freshness
+
+    def get_catalog(
+        self, relation_configs: Iterable[RelationConfig], used_schemas: frozenset[tuple[str, str]]
+    ) -> tuple[agate.Table, list[Exception]]:
+        schemas = {
+            self.Relation.create(database=node.database, schema=node.schema).without_identifier()
+            for node in relation_configs
+        }
+        members = [member for schema in schemas for member in self.list_relations_without_caching(schema)]
+        return self.get_catalog_by_relations(used_schemas, set(members))
+
+    def get_catalog_by_relations(
+        self,
+        used_schemas: frozenset[tuple[str, str]],  # noqa: ARG002
+        relations: set[BaseRelation],
+    ) -> tuple[agate.Table, list[Exception]]:
+        import agate
+
+        tables, failures = [], []
+        for relation in sorted(relations, key=lambda r: r.render()):
+            try:
+                described = self._describe(relation)
+            except DbtRuntimeError as failure:
+                failures.append(failure)
+                continue
+            if described is not None:
+                tables.append(catalog_table(str(relation.database), [described]))
+        merged = agate.Table.merge(tables) if tables else catalog_table(self.profile.catalog, [])
+        return merged, failures  # type: ignore[return-value]
+
+    def get_catalog_for_single_relation(self, relation: BaseRelation) -> CatalogTable | None:
+        described = self._describe(relation)
+        return single_table(str(relation.database), described) if described else None
+
+    def calculate_freshness_from_metadata_batch(
+        self,
+        sources: list[BaseRelation],
+        macro_resolver: Any = None,  # noqa: ARG002
+    ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
+        """Freshness from the time of each table's newest snapshot; a source that has none is left out."""
+        now = dt.datetime.now(tz=dt.timezone.utc)
+        times = {source: self._last_commit(source) for source in sources}
+        fresh = {s: self._create_freshness_response(at, now) for s, at in times.items() if at is not None}
+        return [], fresh
+
+    # How it is done
+
+    def _is_readable(self, database: str | None) -> bool:
+        return database in (None, self.profile.catalog) and self.catalog_reader.reachable
+
+    @staticmethod
+    def _asking(question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except ArcticError as error:
+            raise DbtRuntimeError(str(error)) from error
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        _, cursor = self.connections.add_query(sql, auto_begin=False)
+        with self.connections.exception_handler(sql):
+            return list(cursor.fetchall())
+
+    def _list_by_spark(self, database: str, schema: str) -> dict[str, RelationKind]:
+        where = self.Relation.create(database=database, schema=schema).without_identifier().render()
+        found: dict[str, RelationKind] = {}
+        kinds: tuple[tuple[str, RelationKind], ...] = (("TABLES", "table"), ("VIEWS", "view"))
+        for noun, kind in kinds:
+            try:
+                rows = self._rows(f"SHOW {noun} IN " + where)
+            except DbtDatabaseError as error:
+                if any(sign in str(error) for sign in _NOT_FOUND):
+                    continue
+                raise
+            found.update({name: kind for _, name, is_temporary in rows if not is_temporary})
+        return found
+
+    def _columns(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
+        described = None if relation.is_temporary else self._describe(relation)  # type: ignore[attr-defined]
+        if described is not None:
+            return described.columns
+        is_known_missing = self._is_readable(relation.database) and not relation.is_temporary  # type: ignore[attr-defined]
+        return () if is_known_missing else self._columns_by_spark(relation)
+
+    def _columns_by_spark(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
+        try:
+            with self.connections.exception_handler("columns"):
+                fields = self.spark_session().table(relation.render()).schema.fields
+        except DbtDatabaseError as error:
+            if any(sign in str(error) for sign in _NOT_FOUND):
+                return ()
+            raise
+        return tuple(
+            ColumnInfo(f.name, f.dataType.simpleString(), f.metadata.get("comment"), not f.nullable) for f in fields
+        )
+
+    def _describe(self, relation: BaseRelation) -> RelationInfo | None:
+        """Everything the catalog says of a relation; from Spark only columns where the catalog can't be read."""
+        schema, name = str(relation.schema), str(relation.identifier)
+        if self._is_readable(relation.database):
+            try:
+                return self._asking(lambda: self.catalog_reader.describe(schema, name))
+            except UnsupportedType:
+                logger.debug(f"{relation.render()} has a type that only Spark knows")
+        columns = self._columns_by_spark(relation)
+        kind: RelationKind = "view" if relation.type == RelationType.View else "table"
+        properties = self._properties_by_spark(relation)
+        return RelationInfo(schema, name, kind, columns, properties) if columns else None
+
+    def _properties_by_spark(self, relation: BaseRelation) -> dict[str, str]:
+        try:
+            return dict(self._rows("SHOW TBLPROPERTIES " + relation.render()))
+        except DbtDatabaseError as error:
+            logger.debug(str(error))
+            return {}
+
+    def _arctic_properties(self, relation: BaseRelation) -> dict[str, str]:
+        described = self._describe(relation)
+        properties = described.properties if described else {}
+        return {key: value for key, value in properties.items() if key.startswith("arctic.")}
+
+    def _last_commit(self, source: BaseRelation) -> dt.datetime | None:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        if not self._is_readable(source.database):
+            raise DbtRuntimeError(
+                f"{source.render()}: this process can't read the catalog, so give the source a loaded_at_field"
+            )
+        try:
+            table = self._asking(lambda: self.catalog_reader.load_table(str(source.schema), str(source.identifier)))
+        except NoSuchTableError:
+            return None
+        snapshot = table.current_snapshot()
+        return dt.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=dt.timezone.utc) if snapshot else None

@@ -1,0 +1,222 @@
+"""From a dbt model to the runtime, and from what a run did to what dbt shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure, user_keys
+from arctic_runtime.plan.decide import Request
+
+if TYPE_CHECKING:
+    from dbt.adapters.base import BaseRelation
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog import CatalogReader
+    from arctic_runtime.spark.run import Outcome
+
+MATERIALIZATION = "arctic"
+
+_DBT_KEYS = frozenset(
+    {
+        "access",
+        "alias",
+        "batch_size",
+        "begin",
+        "column_types",
+        "concurrent_batches",
+        "contract",
+        "database",
+        "docs",
+        "enabled",
+        "event_time",
+        "freshness",
+        "full_refresh",
+        "grants",
+        "group",
+        "incremental_strategy",
+        "lookback",
+        "materialized",
+        "meta",
+        "packages",
+        "persist_docs",
+        "post-hook",
+        "pre-hook",
+        "quoting",
+        "schema",
+        "sql_header",
+        "submission_method",
+        "static_analysis",
+        "tags",
+    }
+)
+_WITHOUT_MEANING: Mapping[str, str] = {
+    "incremental_strategy": "what changed is worked out from the query",
+    "file_format": "tables are Iceberg tables",
+    "clustered_by": "use `nodes`",
+    "buckets": "use `nodes`",
+    "location_root": "the catalog places tables",
+    "merge_update_columns": "use `on_match: update`",
+    "merge_exclude_columns": "use `exclude_columns`",
+    "incremental_predicates": "what changed is worked out from the query",
+    "sql_header": "the query is read as one select",
+}
+
+
+@dataclass
+class ArcticResponse(AdapterResponse):
+    """What a run did, as `run_results.json` keeps it; `timings` are seconds by step."""
+
+    mode: str = ""
+    reason: str = ""
+    because: str = ""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    upserted: int = 0
+    version: str = ""
+    consumed: dict[str, str] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def response(outcome: Outcome) -> ArcticResponse:
+    """The run's outcome; ids are texts, since not every reader of JSON keeps 64 bits."""
+    rows = outcome.rows
+    return ArcticResponse(
+        _message=_message(outcome),
+        code="OK",
+        rows_affected=sum(rows.values()),
+        mode=outcome.mode,
+        reason=outcome.reason,
+        because=outcome.because,
+        inserted=rows["insert"],
+        updated=rows["update"],
+        deleted=rows["delete"],
+        upserted=rows["upsert"],
+        version="" if outcome.version is None else str(outcome.version),
+        consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
+        timings=dict(outcome.timings),
+    )
+
+
+def _message(outcome: Outcome) -> str:
+    rows = outcome.rows
+    if outcome.mode == "unchanged":
+        return "unchanged"
+    upserts = f" ^{rows['upsert']}" if rows["upsert"] else ""
+    return f"{outcome.mode} +{rows['insert']} ~{rows['update']} -{rows['delete']}{upserts}"
+
+
+def run(
+    model: Model, reader: CatalogReader, session: Callable[[], SparkSession], full_refresh: bool, empty: bool
+) -> ArcticResponse:
+    """Brings a model's table up to date; starts Spark only where there is something to do."""
+    from arctic_runtime.spark.run import Run
+
+    request = Request(full_refresh=full_refresh, schema_only=empty)
+    return response(Run(model, reader, session, request).run())
+
+
+def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
+    """The runtime's view of a dbt model; raises ConfigError where its configuration can't be used."""
+    return Model(
+        table=table_name(relation),
+        sql=sql.strip().rstrip(";"),
+        config=configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS),
+        not_null=_not_null(node),
+        contract=_contract(node),
+        comment=_comment(node),
+        column_comments=_column_comments(node),
+    )
+
+
+def table_name(relation: BaseRelation) -> TableName:
+    return TableName(str(relation.database), str(relation.schema), str(relation.identifier))
+
+
+def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
+    """The name that stands for a relation's new rows in a model's SQL."""
+    materialized = node.get("config", {}).get("materialized")
+    if node.get("resource_type") == "model" and materialized != MATERIALIZATION:
+        raise CompilationError(
+            f"{node.get('unique_id')}: changes(…) gives each row exactly once, which only a model with "
+            f"materialized='{MATERIALIZATION}' and input='changes' can keep; this one is materialized='{materialized}'"
+        )
+    return "`" + changes_view(table_name(relation)) + "`"
+
+
+def check_manifest(nodes: Iterable[Any]) -> None:
+    """Checks every model of this materialization; called when a project was parsed.
+
+    Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
+    """
+    for node in nodes:
+        if str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION:
+            try:
+                checked = node.to_dict(omit_none=True)
+                configure(written_keys(checked), node.unique_id, _DBT_KEYS)
+                _not_null(checked)
+            except ConfigError as error:
+                raise CompilationError(f"{node.original_file_path}: {error}") from error
+
+
+def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a node, less what dbt filled in, with what has no meaning here refused."""
+    config = node["config"]
+    written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
+    for key, instead in _WITHOUT_MEANING.items():
+        if config.get(key) not in (None, "iceberg", []) and key in config:
+            raise ConfigError(f"{node['unique_id']}: `{key}` has no meaning for materialized='arctic'; {instead}")
+    return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
+
+
+def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The type and the columns of every constraint of a contract that is enforced."""
+    if not node["config"].get("contract", {}).get("enforced"):
+        return []
+    found = [(c["type"], list(c.get("columns", []))) for c in node.get("constraints", [])]
+    for name, column in node.get("columns", {}).items():
+        found += [(c["type"], [name]) for c in column.get("constraints", [])]
+    return [(str(getattr(kind, "value", kind)), columns) for kind, columns in found]
+
+
+def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    key = configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS).primary_key
+    for kind, columns in _constraints(node):
+        if kind == "primary_key" and set(columns) - set(key):
+            raise ConfigError(
+                f"{node['unique_id']}: the contract's primary key {columns} is not the configuration's, {list(key)}"
+            )
+        if kind in ("check", "custom"):
+            raise ConfigError(
+                f"{node['unique_id']}: a `{kind}` constraint is not supported yet with materialized='arctic'; "
+                "test it with a dbt test"
+            )
+        names += columns if kind == "not_null" else []
+    return tuple(dict.fromkeys(names))
+
+
+def _contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
+    if not node["config"].get("contract", {}).get("enforced"):
+        return ()
+    return tuple(Column(name, column.get("data_type") or "") for name, column in node.get("columns", {}).items())
+
+
+def _comment(node: Mapping[str, Any]) -> str | None:
+    return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
+
+
+def _column_comments(node: Mapping[str, Any]) -> dict[str, str]:
+    if not node["config"].get("persist_docs", {}).get("columns"):
+        return {}
+    described = {name: column.get("description") for name, column in node.get("columns", {}).items()}
+    return {name: text for name, text in described.items() if text}

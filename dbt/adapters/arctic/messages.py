@@ -1,0 +1,25 @@
+"""Spark's errors in words, without Java's stack traces and without query plans."""
+
+from __future__ import annotations
+
+import re
+
+_CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
+_JAVA_CLASS = re.compile(r"^(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+_PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DOTALL)
+_TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")
+_CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
+
+
+def message_of(error: BaseException) -> str:
+    """What Spark or Iceberg said, and the innermost cause where that says something else."""
+    text = _CALL.sub("", str(error).strip()).split("\n\nJVM stacktrace:")[0]
+    causes = [_JAVA_CLASS.sub("", cause).strip() for cause in _CAUSE.findall(text)]
+    told = text[: match.start()] if (match := _CAUSE.search(text)) else text
+    lines = [line for line in told.splitlines() if not _TRACE_LINE.match(line)]
+    message = _JAVA_CLASS.sub("", "\n".join(lines).strip())
+    message = _PLAN.sub(lambda plan: plan.group(1) or "", message).strip()
+    innermost = causes[-1] if causes else ""
+    if innermost and innermost not in message:
+        return f"{message}\n{innermost}".strip()
+    return message or type(error).__name__

@@ -1,0 +1,83 @@
+"""A dbt project as the command line needs it: its arctic models, compiled, and the profile they run with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.config import Profile
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from dbt.adapters.arctic import maintain
+from dbt.adapters.arctic.relation import ArcticRelation
+
+
+@dataclass(frozen=True)
+class Project:
+    """The models in the order of their names, and how to reach their tables."""
+
+    profile: Profile
+    models: tuple[Model, ...]
+
+    def select(self, names: Sequence[str]) -> tuple[Model, ...]:
+        """The models of these names, all for none; raises ConfigError for a name that is none."""
+        return tuple(self.one(name) for name in names) if names else self.models
+
+    def one(self, name: str) -> Model:
+        """The model of this name; raises ConfigError where there is none."""
+        for model in self.models:
+            if name in (model.table.name, str(model.table)):
+                return model
+        known = ", ".join(model.table.name for model in self.models) or "none"
+        raise ConfigError(f"no arctic model is called {name}.\n  found in the project: {known}")
+
+
+def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+    """Compiles a project as dbt does; raises ConfigError where dbt can't."""
+    from dbt.cli.main import dbtRunner
+
+    options = [
+        "--project-dir",
+        str(project_dir),
+        *_given("--profiles-dir", profiles_dir),
+        *_given("--target", target),
+    ]
+    quiet = ["--quiet", "--log-level", "none", "--log-level-file", "none"]
+    outcome: Any = dbtRunner().invoke([*quiet, "compile", "--select", "config.materialized:arctic", *options])
+    if not outcome.success:
+        raise ConfigError(
+            f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
+        )
+    nodes = [result.node for result in outcome.result]
+    models = tuple(_model(node) for node in nodes if _is_arctic(node))
+    return Project(_profile(project_dir, target), tuple(sorted(models, key=lambda model: model.table)))
+
+
+def _given(option: str, value: object | None) -> list[str]:
+    return [] if value is None else [option, str(value)]
+
+
+def _reason(outcome: Any) -> str:
+    if outcome.exception is not None:
+        return str(outcome.exception)
+    failed = [result for result in outcome.result or () if str(result.status) == "error"]
+    return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
+
+
+def _is_arctic(node: Any) -> bool:
+    return str(node.resource_type) == "model" and node.config.materialized == maintain.MATERIALIZATION
+
+
+def _model(node: Any) -> Model:
+    relation = ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
+    return maintain.to_model(relation, node.to_dict(omit_none=True), node.compiled_code)
+
+
+def _profile(project_dir: Path, target: str | None) -> Profile:
+    from dbt.config.runtime import load_profile
+
+    credentials: Any = load_profile(str(project_dir), {}, None, target).credentials
+    found: Profile = credentials.to_profile(project_dir)
+    return found

@@ -1,0 +1,46 @@
+"""A seed's rows on their way into Spark: as text, so that Spark's own casts decide and nothing is rounded."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import DataFrame, SparkSession
+
+_BIGINT_MAX = 2**63 - 1
+
+
+def integer_type(column: agate.Column) -> str:
+    """`bigint`, or a decimal where a value does not fit into it."""
+    values = [value for value in column.values() if value is not None]
+    fits = all(-_BIGINT_MAX - 1 <= value <= _BIGINT_MAX for value in values)
+    return "bigint" if fits else "decimal(38,0)"
+
+
+def number_type(column: agate.Column) -> str:
+    """An integer's type, or `double` where a value has a fraction; `column_types` is the way to exact decimals."""
+    has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
+    return "double" if has_fraction else integer_type(column)
+
+
+def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
+    """The table with every column as text."""
+    import pyarrow as pa
+
+    columns = [
+        pa.array([_text(row[index]) for row in table.rows], type=pa.string())
+        for index in range(len(table.column_names))
+    ]
+    return spark.createDataFrame(pa.table(columns, names=list(table.column_names)))
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value)

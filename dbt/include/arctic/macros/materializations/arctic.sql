@@ -1,0 +1,13 @@
+{% materialization arctic, adapter='arctic', supported_languages=['sql'] %}
+  {%- set grant_config = config.get('grants') -%}
+  {%- do apply_grants(this, grant_config, false) -%}
+
+  {{ run_hooks(pre_hooks) }}
+  {%- set response = adapter.maintain(this, model, sql, should_full_refresh()) -%}
+  {%- do store_result('main', response=response) -%}
+  {%- set target_relation = adapter.maintained_relation(this, model) -%}
+  {%- do persist_docs(target_relation, model) -%}
+  {{ run_hooks(post_hooks) }}
+
+  {{ return({'relations': [target_relation]}) }}
+{% endmaterialization %}

@@ -1,0 +1,4 @@
+{# A layer's schema is called as it is configured (ods, dwd, dws), without the profile's schema before it. #}
+{% macro generate_schema_name(custom_schema_name, node) -%}
+    {{ (custom_schema_name or target.schema) | trim }}
+{%- endmacro %}

@@ -1,0 +1,33 @@
+{{ config(
+    primary_key     = 'flight_id',
+    input           = 'changes',
+    sequence_by     = 'lsn',
+    delete_when     = "op = 'd'",
+    exclude_columns = ['op', 'lsn'],
+    merge           = 'on_read',
+) }}
+select
+    flight_id,
+    flight_date,
+    carrier,
+    flight_number,
+    tailnum,
+    origin,
+    dest,
+    distance_miles,
+    scheduled_departure_at,
+    scheduled_hour,
+    sched_dep_time,
+    sched_arr_time,
+    status,
+    dep_time,
+    departed_at,
+    dep_delay_minutes,
+    arr_time,
+    arrived_at,
+    arr_delay_minutes,
+    air_time_minutes,
+    event_ts,
+    op,
+    lsn
+from {{ changes(source('landing', 'flight_events')) }}

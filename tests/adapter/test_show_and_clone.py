@@ -1,0 +1,54 @@
+"""`dbt show` and `dbt clone`.
+
+| left out | because |
+|---|---|
+| BaseClonePossible | a clone is a view, see BaseCloneNotPossible |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dbt.tests.adapter.dbt_clone.test_dbt_clone import (
+    BaseCloneNotPossible,
+    BaseCloneSameSourceAndTarget,
+    BaseCloneSameTargetAndState,
+)
+from dbt.tests.adapter.dbt_show.test_dbt_show import (
+    BaseShowDoesNotHandleDoubleLimit,
+    BaseShowLimit,
+    BaseShowSqlHeader,
+)
+
+
+class TestShowLimit(BaseShowLimit):
+    pass
+
+
+class TestShowSqlHeader(BaseShowSqlHeader):
+    pass
+
+
+class TestShowDoesNotHandleDoubleLimit(BaseShowDoesNotHandleDoubleLimit):
+    DATABASE_ERROR_MESSAGE = "Syntax error at or near 'limit'"
+
+
+@pytest.mark.slow
+class TestCloneNotPossible(BaseCloneNotPossible):
+    @pytest.fixture(autouse=True)
+    def clean_up(self, project: Any) -> Iterator[None]:
+        yield
+        with project.adapter.connection_named("__test"):
+            for schema in (f"{project.test_schema}_seeds", project.test_schema):
+                relation = project.adapter.Relation.create(database=project.database, schema=schema)
+                project.adapter.drop_schema(relation)
+
+
+class TestCloneSameTargetAndState(BaseCloneSameTargetAndState):
+    pass
+
+
+class TestCloneSameSourceAndTarget(BaseCloneSameSourceAndTarget):
+    pass

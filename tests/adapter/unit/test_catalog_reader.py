@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyiceberg.types import (
+    DecimalType,
+    FixedType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from arctic_runtime import catalog, config
+from arctic_runtime.catalog import CatalogReader, UnsupportedType, spark_type
+from arctic_runtime.config import Profile
+from arctic_runtime.errors import CatalogError
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> CatalogReader:
+    return CatalogReader(Profile.embedded(tmp_path / "new" / "warehouse"))
+
+
+def test_a_new_warehouse_is_empty_and_gets_namespaces(reader: CatalogReader) -> None:
+    assert reader.list_namespaces() == []
+    assert reader.list_relations("ods") == {}
+    reader.create_namespace("ods")
+    reader.create_namespace("ods")
+    reader.create_namespace("it's `odd`")
+    assert reader.list_namespaces() == ["it's `odd`", "ods"]
+    assert reader.namespace_exists("ods")
+    assert not reader.namespace_exists("od_")
+    reader.drop_namespace("ods")
+    reader.drop_namespace("ods")
+    assert reader.list_namespaces() == ["it's `odd`"]
+    assert reader.describe("ods", "nothing") is None
+
+
+def test_kinds_that_nobody_knows_are_listed_too(reader: CatalogReader) -> None:
+    reader.create_namespace("ods")
+    assert reader.profile.sqlite_file is not None
+    with closing(sqlite3.connect(reader.profile.sqlite_file)) as connection, connection:
+        for name, kind in (("t", "TABLE"), ("old", None), ("v", "VIEW"), ("x", "INDEX")):
+            connection.execute("insert into iceberg_tables values ('lake', 'ods', ?, 'm', null, ?)", (name, kind))
+    assert reader.list_relations("ods") == {"t": "table", "old": "table", "v": "view", "x": "other"}
+    assert (reader.list_tables("ods"), reader.list_views("ods")) == (["old", "t"], ["v"])
+
+
+def test_a_locked_catalog_is_waited_for_and_then_named(reader: CatalogReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "BUSY_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(catalog, "LOCK_WAIT_SECONDS", 0.5)
+    reader.create_namespace("ods")
+    assert reader.profile.sqlite_file is not None
+    with closing(sqlite3.connect(reader.profile.sqlite_file)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(CatalogError, match="another process has kept it locked") as refused:
+            reader.create_namespace("dwd")
+    assert f"fuser -v {reader.profile.sqlite_file}" in str(refused.value)
+    reader.create_namespace("dwd")
+
+
+def test_a_warehouse_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    reader = CatalogReader(Profile.embedded(tmp_path / "file" / "warehouse"))
+    with pytest.raises(CatalogError, match="warehouse"):
+        reader.list_namespaces()
+
+
+def test_a_catalog_that_is_down_is_named() -> None:
+    properties = {"type": "rest", "uri": "http://127.0.0.1:9", "token": "hush"}
+    reader = CatalogReader(Profile(catalog_properties=properties))
+    with pytest.raises(CatalogError, match=r"127\.0\.0\.1:9") as refused:
+        reader.list_namespaces()
+    assert "hush" not in str(refused.value)
+
+
+def test_a_catalog_that_only_spark_can_read_says_so(tmp_path: Path) -> None:
+    reader = CatalogReader(Profile(catalog_properties={"type": "hadoop", "warehouse": str(tmp_path)}))
+    assert (reader.reachable, reader.lists_views) == (False, False)
+    with pytest.raises(CatalogError, match="only through Spark"):
+        reader.list_namespaces()
+
+
+@pytest.mark.parametrize(
+    ("iceberg_type", "expected"),
+    [
+        (DecimalType(10, 2), "decimal(10,2)"),
+        (FixedType(16), "binary"),
+        (TimestampType(), "timestamp_ntz"),
+        (TimestamptzType(), "timestamp"),
+        (
+            StructType(
+                NestedField(1, "a", ListType(2, LongType())),
+                NestedField(3, "m", MapType(4, StringType(), 5, LongType())),
+            ),
+            "struct<a:array<bigint>,m:map<string,bigint>>",
+        ),
+    ],
+)
+def test_types_have_sparks_names(iceberg_type: IcebergType, expected: str) -> None:
+    assert spark_type(iceberg_type) == expected
+
+
+def test_a_type_that_spark_does_not_read_is_told() -> None:
+    with pytest.raises(UnsupportedType):
+        spark_type(TimeType())

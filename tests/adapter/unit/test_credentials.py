@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt_common.exceptions import DbtRuntimeError
+
+from dbt.adapters.arctic import ArcticCredentials
+
+REST = {"type": "rest", "uri": "https://catalog", "token": "hush"}
+
+
+def credentials(**given: Any) -> ArcticCredentials:
+    data = ArcticCredentials.translate_aliases({"schema": "dwd", **given})
+    ArcticCredentials.validate(data)
+    return ArcticCredentials.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "neither `warehouse` nor `catalog_config`"),
+        ({"warehouse": "w", "schema": ""}, "`schema` is missing"),
+        ({"warehouse": "w", "host": "h"}, "there is no host"),
+        ({"warehose": "w"}, "did you mean 'warehouse'"),
+        ({"warehouse": "w", "method": "sesion"}, "session"),
+        ({"warehouse": "w", "catalog_config": REST}, "contradict"),
+        ({"method": "connect", "catalog_config": REST}, "url"),
+        ({"method": "connect", "url": "sc://h", "warehouse": "w"}, "folder of this machine"),
+        ({"method": "connect", "url": "sc://h", "master": "local[2]"}, "`master` means nothing"),
+        ({"warehouse": "w", "url": "sc://h"}, "method: connect"),
+        ({"catalog_config": {"type": "rset", "uri": "u"}}, "did you mean 'rest'"),
+        ({"warehouse": "w", "catalog": "a b"}, "name can't be used"),
+    ],
+)
+def test_a_target_that_can_not_work_is_refused_with_the_reason(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DbtRuntimeError) as refused:
+        credentials(**given)
+    assert said in str(refused.value)
+
+
+def test_a_relative_warehouse_counts_from_the_project(tmp_path: Path) -> None:
+    profile = credentials(warehouse="./warehouse").to_profile(tmp_path)
+    assert profile.catalog_properties["warehouse"] == str(tmp_path / "warehouse")
+    assert profile.catalog == "lake"
+
+
+def test_catalog_is_dbts_database() -> None:
+    assert credentials(warehouse="w", catalog="ice").database == "ice"
+
+
+def test_nothing_secret_is_shown() -> None:
+    target = credentials(method="connect", url="sc://h:15002/;token=hush", catalog_config=REST)
+    shown = dict(target.connection_info(with_aliases=True))
+    assert "hush" not in str(shown)
+    assert shown["catalog_config"]["uri"] == "https://catalog"
+    assert (shown["database"], shown["schema"], shown["method"]) == ("lake", "dwd", "connect")

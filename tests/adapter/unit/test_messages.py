@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from dbt.adapters.arctic.messages import message_of
+
+NOT_FOUND = (
+    "[TABLE_OR_VIEW_NOT_FOUND] The table `a` cannot be found. SQLSTATE: 42P01; line 1 pos 14;\n"
+    "'Project [*]\n+- 'UnresolvedRelation [a], [], false\n"
+)
+NAMESPACE = (
+    "An error occurred while calling o89.sql.\n"
+    ": org.apache.iceberg.exceptions.NamespaceNotEmptyException: Namespace x is not empty. Contains 2 table(s).\n"
+    "\tat org.apache.iceberg.jdbc.JdbcCatalog.dropNamespace(JdbcCatalog.java:556)\n"
+    "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    "\tSuppressed: org.apache.spark.util.Utils$Original: Full stacktrace\n"
+    "\t\tat org.x.Y.z(Y.java:1)\n\t\t... 22 more\n"
+)
+CAUSED = (
+    "An error occurred while calling o1.sql.\n: org.apache.iceberg.jdbc.UncheckedSQLException: Cannot commit\n"
+    "\tat a.B.c(B.java:1)\n"
+    "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked\n\t... 2 more\n"
+)
+SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0)\n\n== SQL ==\nselec 1\n^^^\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (NOT_FOUND, "[TABLE_OR_VIEW_NOT_FOUND] The table `a` cannot be found. SQLSTATE: 42P01; line 1 pos 14"),
+        (NAMESPACE, "Namespace x is not empty. Contains 2 table(s)."),
+        (CAUSED, "Cannot commit\n[SQLITE_BUSY] The database file is locked"),
+        (SYNTAX, SYNTAX.strip()),
+        ("", "Exception"),
+    ],
+)
+def test_errors_are_told_in_words(raw: str, expected: str) -> None:
+    assert message_of(Exception(raw)) == expected

@@ -1,0 +1,57 @@
+"""One Spark for all suites that need one, and a namespace of its own for every test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from arctic_runtime.spark.session import SparkEnvironment
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_names = (f"ns{number}" for number in itertools.count(1))
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory, spark_settings: dict[str, str]) -> Iterator[SparkEnvironment]:
+    """A Spark on a warehouse of its own."""
+    warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
+    environment = SparkEnvironment(Profile.embedded(warehouse, settings=spark_settings))
+    yield environment
+    environment.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(environment: SparkEnvironment) -> SparkSession:
+    """The session that tests share where they leave nothing behind in it."""
+    return environment.session()
+
+
+@pytest.fixture
+def namespace(environment: SparkEnvironment, spark: SparkSession) -> str:
+    """A fresh namespace as `catalog.name`, with nothing in it that needs quotes."""
+    name = f"{environment.profile.catalog}.{next(_names)}"
+    spark.sql(f"create namespace {name}")
+    return name
+
+
+@pytest.fixture(scope="session")
+def reader(environment: SparkEnvironment, spark: SparkSession) -> CatalogReader:
+    """The catalog without Spark; asks for a Spark first, since that prepares the warehouse."""
+    return CatalogReader(environment.profile)
+
+
+@pytest.fixture
+def lake(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, namespace: str) -> Warehouse:
+    """A namespace of the test's own, to write sources into and run models in."""
+    for key in ("spark.sql.codegen.wholeStage",):
+        spark.conf.set(key, "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return Warehouse(environment, reader, spark, namespace.split(".")[1])

@@ -1,0 +1,326 @@
+"""Models whose query says what happened: events are applied exactly once, in their order, however they arrive."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError, DataError, SourceError
+from tests.spark.warehouse import Warehouse, refuse
+
+if TYPE_CHECKING:
+    from arctic_runtime.model.table import Model
+
+EVENTS = "id int, a string, b int, op string, lsn bigint"
+QUERY = "select id, a, b, op, lsn from {changes(events)}"
+Event = tuple[int, str | None, int | None, str | None, int]
+Image = tuple[str | None, int | None]
+
+
+def cdc(lake: Warehouse, name: str = "m", sql: str = QUERY, **config: Any) -> Model:
+    """A model of change events as a database's log gives them."""
+    settings: dict[str, Any] = {
+        "primary_key": "id",
+        "input": "changes",
+        "sequence_by": "lsn",
+        "delete_when": "op = 'd'",
+        "exclude_columns": ["op", "lsn"],
+    }
+    return lake.model(name, sql, **{key: value for key, value in {**settings, **config}.items() if value is not None})
+
+
+def replace(old: Image | None, new: Image) -> Image:
+    return new
+
+
+def update(old: Image | None, new: Image) -> Image:
+    return new if old is None else (new[0] if new[0] is not None else old[0], new[1] if new[1] is not None else old[1])
+
+
+def ignore(old: Image | None, new: Image) -> Image:
+    return new if old is None else old
+
+
+MATCH: dict[str, Callable[[Image | None, Image], Image]] = {"replace": replace, "update": update, "ignore": ignore}
+
+
+def applied(events: Sequence[Event], on_match: str) -> list[tuple[Any, ...]]:
+    """What events leave behind, one at a time in the order of their sequence, then of their arrival."""
+    table: dict[int, Image] = {}
+    for _, (key, a, b, op, _) in sorted(enumerate(events), key=lambda placed: (placed[1][4], placed[0])):
+        if op == "d":
+            table.pop(key, None)
+        else:
+            table[key] = MATCH[on_match](table.get(key), (a, b))
+    return sorted(((key, *image) for key, image in table.items()), key=repr)
+
+
+def stream(seed: int, count: int, in_order: bool) -> list[Event]:
+    chance = random.Random(seed)
+    places = [chance.randrange(count) for _ in range(count)]
+    return [
+        (
+            chance.randrange(12),
+            chance.choice([None, "x", "y"]),
+            chance.choice([None, 1, 2]),
+            chance.choice([None, "u", "u", "d"]),
+            place,
+        )
+        for place in (sorted(places) if in_order else places)
+    ]
+
+
+def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Event]]:
+    """The same events in their order, cut at random."""
+    cuts = sorted(random.Random(seed).sample(range(1, len(events)), count - 1))
+    return [events[start:end] for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("on_match", "merge", "seed"),
+    [
+        ("replace", "on_read", 1),
+        ("update", "on_write", 2),
+        ("ignore", "on_read", 3),
+        pytest.param("replace", "on_write", 4, marks=pytest.mark.slow),
+        pytest.param("update", "on_read", 5, marks=pytest.mark.slow),
+        pytest.param("ignore", "on_write", 6, marks=pytest.mark.slow),
+        pytest.param("replace", "on_read", 7, marks=pytest.mark.slow),
+    ],
+)
+def test_any_split_of_a_stream_leaves_the_same_table(lake: Warehouse, on_match: str, merge: str, seed: int) -> None:
+    """Replaced rows may arrive in any order; what updates and ignores leave depends on it, so there it is kept."""
+    events = stream(seed, 80, in_order=on_match != "replace")
+    model = cdc(lake, on_match=on_match, merge=merge)
+    so_far: list[Event] = []
+    for batch in batches(seed, events, 4):
+        lake.append("events", batch, EVENTS)
+        so_far += batch
+        lake.run(model)
+        assert lake.rows(model) == applied(so_far, on_match), f"seed {seed}"
+    assert lake.broken(model) == [], f"seed {seed}"
+
+
+def test_events_without_a_sequence_apply_in_the_order_of_their_rows(lake: Warehouse) -> None:
+    events = stream(8, 60, in_order=True)
+    model = cdc(lake, sql="select id, a, b, op, 0 as lsn from {changes(events)} where id >= 0", sequence_by=None)
+    first, second, third = batches(8, events, 3)
+    lake.append("events", first, EVENTS)
+    lake.run(model)
+    lake.append("events", second, EVENTS)
+    lake.append("events", third, EVENTS)
+    lake.run(model)
+    assert lake.rows(model) == applied(events, "replace")
+    assert lake.broken(model) == []
+
+
+def test_each_event_is_consumed_once(lake: Warehouse) -> None:
+    model = cdc(lake, merge="on_read")
+    lake.append_v2("events", [(1, "x", 1, "c", 1), (2, "y", 2, "c", 2)], EVENTS)
+    assert lake.actions(lake.run(model)) == (2, 0, 0)
+    assert lake.run(model, refuse).mode == "unchanged"
+    lake.append_v2("events", [(1, "z", 1, "u", 3)], EVENTS)
+    lake.append_v2("events", [(2, "y", 2, "d", 4), (3, "n", None, "c", 5)], EVENTS)
+    outcome = lake.run(model)
+    assert lake.actions(outcome) == (1, 1, 1)
+    newest = lake.reader.load_table(lake.namespace, "events").current_snapshot()
+    assert newest is not None
+    assert outcome.consumed == {str(lake.table("events")): newest.snapshot_id}
+    assert lake.run(model, refuse).mode == "unchanged"
+    assert lake.rows(model) == [(1, "z", 1), (3, "n", None)]
+    assert [set(row) for row in lake.log(model)] == [{"id", "a", "b", "_action", "_seq", "_before"}] * 5
+    assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
+    assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("changelog", ["lookup", "input"])
+def test_older_events_that_arrive_late_lose(lake: Warehouse, changelog: str) -> None:
+    model = cdc(lake, changelog=changelog)
+    steps: list[list[Event]] = [
+        [(0, "x", 1, "c", 1), (1, "x", 1, "c", 10), (2, "x", 1, "c", 10), (3, "x", 1, "c", 10)],
+        # A delete before its insert, a delete of a row that is there, and an event that changes nothing.
+        [(4, "x", 1, "d", 50), (1, "x", 1, "d", 50), (2, "x", 1, "u", 50), (3, "y", 1, "u", 20)],
+        # All older than what was seen of their key, but the last two: one newer, one in the same place.
+        [(4, "o", 1, "c", 40), (1, "o", 1, "u", 40), (2, "o", 1, "u", 40), (3, "n", 1, "u", 30)],
+        [(3, "m", 1, "u", 30), (0, "k", 1, "u", 2), (5, "x", 1, "c", 3)],
+    ]
+    for events in steps:
+        lake.append("events", events, EVENTS)
+        lake.run(model)
+    assert lake.rows(model) == [(0, "k", 1), (2, "x", 1), (3, "m", 1), (5, "x", 1)]
+    assert lake.broken(model) == []
+    if changelog == "lookup":
+        tombstones = [row for row in lake.log(model) if row["id"] == 4]
+        assert [(row["_action"], row["_seq"], row["_before"]) for row in tombstones] == [("delete", 50, None)]
+
+
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_an_input_changelog_stores_what_the_origin_said(lake: Warehouse, merge: str) -> None:
+    model = cdc(lake, changelog="input", merge=merge)
+    lake.append("events", [(1, "x", 1, "c", 1), (2, "y", 2, "c", 2), (3, "z", 3, "c", 3)], EVENTS)
+    assert lake.actions(lake.run(model)) == (3, 0, 0)
+    lake.append("events", [(1, "X", 1, "u", 4), (2, None, None, "d", 5), (4, "n", 4, "c", 6)], EVENTS)
+    outcome = lake.run(model)
+    assert outcome.rows == {"insert": 0, "update": 0, "delete": 1, "upsert": 2}
+    told = [(row["_action"], row["id"], row["_before"]) for row in lake.log(model)[3:]]
+    assert told == [("upsert", 1, None), ("delete", 2, None), ("upsert", 4, None)]
+    assert lake.rows(model) == [(1, "X", 1), (3, "z", 3), (4, "n", 4)]
+    assert lake.broken(model) == []
+    assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("upper", "lower"), [("on_read", "on_write")])
+def test_changes_of_a_model_feed_the_next_one(lake: Warehouse, upper: str, lower: str) -> None:
+    columns = "id int, a string, b int"
+    upstream = lake.model("up", "select * from {s}", primary_key="id", merge=upper)
+    lake.load("s", [(1, "x", 1), (2, "y", 2), (3, "z", None)], columns)
+    lake.run(upstream)
+    downstream = lake.model(
+        "down",
+        "select id, upper(a) as a, _action, _before.a as was from {changes(up)}",
+        primary_key="id",
+        input="changes",
+        delete_when="_action = 'delete'",
+        merge=lower,
+    )
+    lake.run(downstream)
+    for rows in ([(1, "x", 7), (2, "n", 2), (4, "k", 4)], [(1, "x", 7), (4, "l", 4), (3, "again", 3)]):
+        lake.load("s", rows, columns)
+        lake.run(upstream)
+    assert lake.actions(lake.run(downstream)) == (1, 2, 1)
+    assert [row[:2] for row in lake.rows(downstream)] == [(1, "X"), (3, "AGAIN"), (4, "L")]
+    assert lake.run(downstream, refuse).mode == "unchanged"
+    assert lake.broken(upstream) == []
+    assert lake.broken(downstream) == []
+
+
+FLAWS: dict[str, tuple[list[tuple[Any, ...]], str]] = {
+    "null key": ([(None, "x", 1, "c", 1)], r"1 of 1 events have a null in the primary key \(id\).*'a': 'x'"),
+    "null sequence": ([(1, "x", 1, "c", None)], r"null in `sequence_by` \(lsn\).*'id': 1"),
+    "tie": ([(1, "x", 1, "c", 1), (1, "y", 1, "c", 1)], r"tied in `sequence_by` \(lsn\).*'id': 1"),
+}
+
+
+def test_events_without_a_key_or_a_place_are_shown_and_nothing_is_written(lake: Warehouse) -> None:
+    for number, (flaw, (rows, message)) in enumerate(FLAWS.items()):
+        source = f"events{number}"
+        model = cdc(lake, f"m{number}", sql=f"select id, a, b, op, lsn from {{changes({source})}}")
+        lake.append_v2(source, [(9, "sound", 9, "c", 0)], EVENTS)
+        lake.run(model)
+        lake.append_v2(source, rows, EVENTS)
+        head = lake.head(model)
+        with pytest.raises(DataError, match=f"(?s)nothing was written.*{message}|{message}.*nothing was written"):
+            lake.run(model)
+        assert (lake.head(model), lake.rows(model)) == (head, [(9, "sound", 9)]), flaw
+
+
+def test_an_order_that_is_not_known_is_asked_for(lake: Warehouse) -> None:
+    lake.append_v2("events", [(1, "x", 1, "c", 1)], EVENTS)
+    with pytest.raises(ConfigError, match="the order of events is not known"):
+        lake.run(cdc(lake, sequence_by=None, exclude_columns=["op"]))
+    with pytest.raises(ConfigError, match="`sequence_by` names column `nothing`"):
+        lake.run(cdc(lake, "other", sequence_by="nothing"))
+
+
+def dropped(lake: Warehouse) -> None:
+    lake.reader.catalog.drop_table((lake.namespace, "events"))
+
+
+def recreated(lake: Warehouse) -> None:
+    dropped(lake)
+    lake.append("events", [(7, "new", 7, "c", 1)], EVENTS)
+
+
+def overwritten(lake: Warehouse) -> None:
+    lake.spark.sql(f"delete from {lake.sql_name('events')} where id = 1")
+
+
+def rolled_back(lake: Warehouse) -> None:
+    first = lake.reader.load_table(lake.namespace, "events").snapshots()[0].snapshot_id
+    table = f"{lake.namespace}.events"
+    lake.spark.sql(f"call lake.system.rollback_to_snapshot('{table}', {first})").collect()
+
+
+def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh_repairs(lake: Warehouse) -> None:
+    model = cdc(lake)
+    lake.append("events", [(1, "x", 1, "c", 1)], EVENTS)
+    lake.append("events", [(2, "y", 2, "c", 2)], EVENTS)
+    lake.run(model)
+    cases: list[tuple[Callable[[Warehouse], None], str, list[tuple[Any, ...]]]] = [
+        (rolled_back, "rolled back", [(1, "x", 1)]),
+        (overwritten, "found: (delete|overwrite)", []),
+        (recreated, "dropped and created again", [(7, "new", 7)]),
+    ]
+    for change, message, left in cases:
+        rows = lake.rows(model)
+        change(lake)
+        with pytest.raises(SourceError, match=message):
+            lake.run(model, refuse)
+        assert lake.rows(model) == rows
+        lake.run(model, full_refresh=True)
+        assert lake.rows(model) == left
+        assert lake.run(model, refuse).mode == "unchanged"
+    dropped(lake)
+    with pytest.raises(SourceError, match="can't be read for its changes"):
+        lake.run(model, refuse)
+    assert lake.rows(model) == [(7, "new", 7)]
+
+
+def test_a_refresh_from_an_emptied_source_empties_the_table(lake: Warehouse) -> None:
+    """Deleted rows then have no place in the order; a text like '0' would be none of a timestamp's."""
+    columns = "id int, a string, at timestamp"
+    at = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+    sql = "select id, a, at from {changes(events)}"
+    model = cdc(lake, sql=sql, sequence_by="at", delete_when=None, exclude_columns=None, merge="on_read")
+    lake.append("events", [(1, "x", at), (2, "y", at + datetime.timedelta(microseconds=1))], columns)
+    lake.run(model)
+    lake.append("events", [(1, "late", at - datetime.timedelta(days=1)), (2, "z", at + datetime.timedelta(1))], columns)
+    lake.run(model)
+    assert [row[1] for row in lake.rows(model)] == ["x", "z"]
+    lake.spark.sql(f"delete from {lake.sql_name('events')}")
+    assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 2)
+    assert lake.rows(model) == []
+
+
+def test_compaction_and_expiry_of_the_upstream_lose_and_repeat_nothing(lake: Warehouse) -> None:
+    model = cdc(lake)
+    first, second, third = batches(9, stream(9, 60, in_order=False), 3)
+    lake.append("events", first[:10], EVENTS)
+    lake.append("events", first[10:], EVENTS)
+    lake.run(model)
+    table = f"{lake.namespace}.events"
+    compact = f"call lake.system.rewrite_data_files(table => '{table}', options => map('rewrite-all', 'true'))"
+    expire = f"call lake.system.expire_snapshots(table => '{table}', older_than => now(), retain_last => 1)"
+    lake.spark.sql(compact).collect()
+    assert lake.actions(lake.run(model)) == (0, 0, 0)
+    lake.append("events", second, EVENTS)
+    lake.spark.sql(compact).collect()
+    lake.run(model)
+    assert lake.rows(model) == applied([*first, *second], "replace")
+    lake.append("events", third, EVENTS)
+    lake.spark.sql(compact).collect()
+    lake.spark.sql(expire).collect()
+    assert len(lake.reader.load_table(lake.namespace, "events").snapshots()) == 1
+    lake.run(model)
+    assert lake.rows(model) == applied([*first, *second, *third], "replace")
+    assert lake.broken(model) == []
+
+
+def test_an_expired_upstream_without_row_lineage_is_refused(lake: Warehouse) -> None:
+    model = cdc(lake)
+    for lsn in (1, 2, 3):
+        lake.append_v2("events", [(lsn, "x", 1, "c", lsn)], EVENTS)
+        if lsn == 1:
+            lake.run(model)
+    table = f"{lake.namespace}.events"
+    lake.spark.sql(
+        f"call lake.system.expire_snapshots(table => '{table}', older_than => now(), retain_last => 1)"
+    ).collect()
+    with pytest.raises(SourceError, match="UPSTREAM_EXPIRED"):
+        lake.run(model, refuse)
+    lake.run(model, full_refresh=True)
+    assert [row[0] for row in lake.rows(model)] == [1, 2, 3]

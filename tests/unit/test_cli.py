@@ -1,0 +1,158 @@
+"""The command `arctic`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from arctic_runtime import cli
+from arctic_runtime.errors import ConfigError, CorruptState
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig
+
+Arctic = Callable[..., tuple[int, str, str]]
+
+
+def a_model(name: str, merge: Any = "on_write") -> Model:
+    return Model(TableName("lake", "dwd", name), "select 1", ModelConfig(("id",), hash_key="id", merge=merge))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project as the adapter loads it, already compiled."""
+
+    profile: Any
+    models: tuple[Model, ...] = (a_model("dwd", "on_read"), a_model("nothing"), a_model("ods"))
+
+    def select(self, names: Sequence[str]) -> tuple[Model, ...]:
+        return tuple(self.one(name) for name in names) if names else self.models
+
+    def one(self, name: str) -> Model:
+        found = [model for model in self.models if model.table.name == name]
+        if not found:
+            raise ConfigError(f"no arctic model is called {name}; did you mean ods?")
+        return found[0]
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch, shop) -> list[tuple[Any, ...]]:
+    """Stands in for dbt, which would compile a project; holds what it was asked for."""
+    asked: list[tuple[Any, ...]] = []
+
+    def load_project(*options: Any) -> Project:
+        asked.append(options)
+        return Project(shop[0].profile)
+
+    module = types.ModuleType("dbt.adapters.arctic.project")
+    module.load_project = load_project  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return asked
+
+
+@pytest.fixture
+def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["explain"],
+        ["history"],
+        ["lookup", "ods"],
+        ["changes", "ods"],
+        ["changes", "ods", "--from", "1"],
+        ["changes", "ods", "--from", "x", "--to", "2"],
+        ["status", "--nonsense"],
+        ["explain", "ods", "dwd"],
+    ],
+)
+def test_wrong_use_exits_with_2_and_loads_nothing(
+    loaded, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(arguments)
+    assert raised.value.code == 2
+    assert "usage: arctic" in capsys.readouterr().err
+    assert loaded == []
+
+
+@pytest.mark.parametrize("command", ["verify", "explain", "status", "history", "changes", "lookup"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main([command, "--help"])
+    assert raised.value.code == 0
+    assert {"--json", "--project-dir", "--profiles-dir", "--target"} <= set(
+        capsys.readouterr().out.replace("]", " ").split()
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status", "odz"], ["history", "odz"], ["lookup", "odz", "1"], ["explain", "odz"]]
+)
+def test_an_unknown_model_exits_with_2_and_says_so_on_the_error_stream(arctic: Arctic, arguments: list[str]) -> None:
+    code, out, err = arctic(*arguments)
+    assert (code, out) == (2, "")
+    assert err == f"arctic {arguments[0]}: no arctic model is called odz; did you mean ods?\n"
+
+
+def test_tables_that_contradict_one_another_exit_with_1(arctic: Arctic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise CorruptState("the base is ahead")
+
+    monkeypatch.setattr(cli.inspect, "history", broken)
+    assert arctic("history", "ods") == (1, "", "arctic history: the base is ahead\n")
+
+
+def test_the_options_of_dbt_are_passed_on(arctic: Arctic, loaded: list[Any]) -> None:
+    arctic("status", "ods", "--project-dir", "p", "--profiles-dir", "q", "--target", "prod")
+    arctic("status", "ods")
+    assert [tuple(map(str, options)) for options in loaded] == [("p", "q", "prod"), (".", "None", "None")]
+
+
+def test_status_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
+    code, out, _ = arctic("status")
+    assert code == 0
+    assert "lake.dwd.nothing: not built yet" in out
+    assert f"lake.dwd.ods: version {shop[1]['ods'][3].snapshot} of " in out
+    assert "  read by lake.dwd.dwd: 1 commits behind, 2 rows" in out
+    assert "  not merged: 2 commits, 3 rows" in out
+    code, out, _ = arctic("status", "ods", "--json")
+    (found,) = json.loads(out)
+    assert (code, found["model"], found["rows"], found["nodes"]) == (0, "lake.dwd.ods", 6, 4)
+    assert found["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2}]
+
+
+def test_history_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
+    versions = [str(version.snapshot) for version in reversed(shop[1]["dwd"])]
+    _, out, _ = arctic("history", "dwd")
+    assert [line.split()[0] for line in out.splitlines()] == versions
+    _, out, _ = arctic("history", "dwd", "--json")
+    assert [entry["version"] for entry in json.loads(out)] == versions
+    assert arctic("history", "nothing") == (0, "no versions yet\n", "")
+    assert json.loads(arctic("history", "nothing", "--json")[1]) == []
+
+
+def test_lookup_exits_with_1_where_there_is_no_row(arctic: Arctic) -> None:
+    code, out, _ = arctic("lookup", "dwd", "4")
+    assert (code, out.splitlines()[:2]) == (0, ["id: 4", "note: d2"])
+    code, out, _ = arctic("lookup", "dwd", "2")
+    assert (code, out.splitlines()[0]) == (1, "no such row")
+    code, out, _ = arctic("lookup", "dwd", "2", "--json")
+    assert (code, json.loads(out)["row"]) == (1, None)
+    code, out, err = arctic("lookup", "dwd", "1", "2")
+    assert (code, out) == (2, "")
+    assert "give one value for each of id" in err

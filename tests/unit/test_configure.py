@@ -1,0 +1,304 @@
+"""A model's configuration: everything that is written is understood, or refused with what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import ModelConfig, Transform
+from arctic_runtime.plan.configure import KEYS, configure, user_keys
+
+KEY = {"primary_key": ["id"]}
+EVENTS = {**KEY, "input": "changes"}
+
+BUILT: dict[str, tuple[dict[str, Any], Any]] = {
+    "primary_key": ({}, ["id"]),
+    "partition_by": (KEY, ["days(ts)"]),
+    "hash_key": (KEY, "id"),
+    "sort_key": (KEY, "ts"),
+    "merge": (KEY, "on_read"),
+    "input": (KEY, "changes"),
+    "refresh": (KEY, "auto"),
+    "sequence_by": (EVENTS, "lsn"),
+    "delete_when": (EVENTS, "op = 'd'"),
+    "on_match": (EVENTS, "update"),
+    "exclude_columns": (EVENTS, ["op"]),
+    "changelog": (EVENTS, "input"),
+    "keep": (KEY, "net"),
+    "on_schema_change": (KEY, "fail"),
+    "on_configuration_change": (KEY, "apply"),
+    "compaction": (KEY, "auto"),
+    "nodes": (KEY, 8),
+    "tblproperties": (KEY, {"write.parquet.compression-level": 3}),
+}
+"""Every key of the reference → what it needs beside it, and a value that is built."""
+
+NOT_BUILT: dict[str, Any] = {
+    "refresh": "strict",
+    "truncate_when": "op = 't'",
+    "history": "scd2",
+    "keep": "all",
+    "on_configuration_change": "fail",
+    "compaction": {"files": 4},
+    "retention": {"changes": "7d"},
+    "target_file_bytes": 1024,
+    "node_bytes": 1024,
+}
+
+
+def errors(raw: dict[str, Any], known: tuple[str, ...] = ()) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        configure(raw, "model shop.orders", known)
+    first, *rest = str(raised.value).split("\n  - ")
+    assert first == "model shop.orders: its configuration can't be used."
+    return rest
+
+
+def test_every_key_of_the_reference_is_known() -> None:
+    assert set(KEYS) == {*BUILT, *NOT_BUILT, "unique_key"}
+    assert len(KEYS) == len(set(KEYS))
+
+
+@pytest.mark.parametrize("key", BUILT)
+def test_a_key_that_is_built_is_taken(key: str) -> None:
+    beside, value = BUILT[key]
+    assert configure({**beside, key: value}, "m").primary_key == ("id",)
+
+
+@pytest.mark.parametrize("key", NOT_BUILT)
+def test_a_key_that_is_not_built_says_so_and_is_never_ignored(key: str) -> None:
+    (error,) = errors({**KEY, key: NOT_BUILT[key]})
+    assert error.startswith(f"`{key}: {NOT_BUILT[key]}` is not supported yet")
+
+
+def test_the_supported_values_of_a_key_that_is_partly_built_are_named() -> None:
+    assert errors({**KEY, "refresh": "strict"}) == [
+        "`refresh: strict` is not supported yet; supported now: auto, full",
+    ]
+
+
+def test_a_key_alone_gives_the_documented_defaults() -> None:
+    assert configure(KEY, "m") == ModelConfig(
+        primary_key=("id",),
+        partition_by=(),
+        hash_key="id",
+        sort_key=(),
+        merge="on_write",
+        input="state",
+        sequence_by=None,
+        delete_when=None,
+        on_match="replace",
+        exclude_columns=(),
+        changelog="lookup",
+        on_schema_change="append_new_columns",
+        nodes=None,
+        tblproperties={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "key", "hash_key"),
+    [
+        ({"primary_key": "id"}, ("id",), "id"),
+        ({"primary_key": ["b", "a"]}, ("b", "a"), "b"),
+        ({"primary_key": ["b", "a"], "hash_key": "a"}, ("b", "a"), "a"),
+        ({"primary_key": ["Id"], "hash_key": "iD"}, ("Id",), "iD"),
+        ({"unique_key": ["id"]}, ("id",), "id"),
+        ({"unique_key": "id", "primary_key": ["id"]}, ("id",), "id"),
+        ({"primary_key": []}, (), None),
+    ],
+)
+def test_the_key_names_what_identifies_a_row_and_its_first_column_buckets(
+    raw: dict[str, Any], key: tuple[str, ...], hash_key: str | None
+) -> None:
+    config = configure(raw, "m")
+    assert (config.primary_key, config.hash_key) == (key, hash_key)
+
+
+def test_a_key_set_to_none_is_a_key_not_set() -> None:
+    assert configure({**KEY, **dict.fromkeys(set(KEYS) - {"primary_key"})}, "m") == configure(KEY, "m")
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("partiton_by", "did you mean `partition_by`?"),
+        ("primary_keys", "did you mean `primary_key`?"),
+        ("merge_on", "did you mean `merge`?"),
+        ("materialised", "did you mean `materialized`?"),
+        ("zzz", "put keys of your own below `meta`"),
+    ],
+)
+def test_an_unknown_key_is_an_error_with_the_nearest_name(written: str, hint: str) -> None:
+    assert errors({**KEY, written: 1}, known=("materialized",)) == [f"unknown key `{written}`; {hint}"]
+
+
+def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
+    assert configure({**KEY, "tags": object()}, "m", known=("tags",)) == configure(KEY, "m")
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "history": "scd2"})
+    assert len(found) == 5
+    assert "did you mean `primary_key`?" in found[0]
+    assert "`history: scd2` is not supported yet" in found[1]
+    assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in found[2]
+    assert "`nodes` must be auto or a power of two; found 3" in found[3]
+    assert "`primary_key` is missing" in found[4]
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({}, "`primary_key` is missing"),
+        ({"primary_key": "a", "unique_key": "b"}, "`primary_key` and `unique_key` differ"),
+        ({**KEY, "hash_key": "other"}, "`hash_key: other` must be one of the primary key's columns: ['id']"),
+        ({"primary_key": [], "hash_key": "id"}, "`hash_key: id` must be one of"),
+        ({"primary_key": ["id", "ID"]}, "`primary_key` names `id` more than once"),
+        ({**KEY, "sort_key": ["a", "A"]}, "`sort_key` names `a` more than once"),
+        ({**KEY, "partition_by": ["days(ts)", "day(TS)"]}, "`partition_by` names `days(ts)` more than once"),
+        ({**EVENTS, "exclude_columns": ["x", "x"]}, "`exclude_columns` names `x` more than once"),
+        ({"primary_key": ["_Action"]}, "`_Action` is a name that change rows reserve"),
+        ({**KEY, "sort_key": "_ts"}, "`_ts` is a name that change rows reserve"),
+        ({**EVENTS, "exclude_columns": ["ID"]}, "`exclude_columns` drops `ID`"),
+        ({**EVENTS, "exclude_columns": ["ts"], "sort_key": "ts"}, "`exclude_columns` drops `ts`"),
+        ({**EVENTS, "exclude_columns": ["ts"], "partition_by": "days(Ts)"}, "`exclude_columns` drops `ts`"),
+        ({**KEY, "sequence_by": "lsn"}, "`sequence_by` says how change events apply; it needs `input: changes`"),
+        ({**KEY, "delete_when": "true"}, "`delete_when` says how change events apply"),
+        ({**KEY, "on_match": "replace"}, "`on_match` says how change events apply"),
+        ({**KEY, "exclude_columns": ["x"]}, "`exclude_columns` says how change events apply"),
+        ({**KEY, "changelog": "lookup"}, "`changelog` says how change events apply"),
+        ({**EVENTS, "changelog": "input", "on_match": "ignore"}, "which `on_match: ignore` needs"),
+        ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),
+    ],
+)
+def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
+    (error,) = errors(raw)
+    assert says in error
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("primary_key", "", "must be a column name or a list of them"),
+        ("primary_key", 7, "must be a column name or a list of them"),
+        ("sort_key", ["a", ""], "must be a column name or a list of them"),
+        ("sort_key", {"a": 1}, "must be a column name or a list of them"),
+        ("hash_key", ["id"], "must be a text"),
+        ("hash_key", " ", "must be a text"),
+        ("merge", ["on_read"], "must be one of on_write, on_read"),
+        ("input", "change", "did you mean `changes`?"),
+        ("on_schema_change", "sync", "must be one of append_new_columns, sync_all_columns, fail, ignore"),
+        ("tblproperties", ["a"], "must be a mapping"),
+        ("tblproperties", {"arctic.kind": "base"}, "the table's own state"),
+        ("nodes", 2**20, "must be at most 65536"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_an_error(key: str, value: Any, says: str) -> None:
+    (error,) = errors({**KEY, key: value})
+    assert f"`{key}`" in error
+    assert says in error
+
+
+@pytest.mark.parametrize("value", [0, -1, -2, 3, 6, 12, 2**16 + 1, 1.0, 2.5, "8", True, False, [8]])
+def test_nodes_are_a_power_of_two(value: Any) -> None:
+    (error,) = errors({**KEY, "nodes": value})
+    assert error == f"`nodes` must be auto or a power of two; found {value!r}"
+
+
+@pytest.mark.parametrize("power", range(17))
+def test_every_power_of_two_up_to_the_limit_is_a_number_of_nodes(power: int) -> None:
+    assert configure({**KEY, "nodes": 2**power}, "m").nodes == 2**power
+
+
+def test_nodes_auto_leaves_the_number_to_the_first_load() -> None:
+    assert configure({**KEY, "nodes": "auto"}, "m").nodes is None
+
+
+def test_table_properties_become_texts_as_iceberg_reads_them() -> None:
+    properties = {"a": True, "b": 4, "c": "x", "d": False}
+    assert configure({**KEY, "tblproperties": properties}, "m").tblproperties == {
+        "a": "true",
+        "b": "4",
+        "c": "x",
+        "d": "false",
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "transform"),
+    [
+        ("region", Transform("identity", "region")),
+        (" region ", Transform("identity", "region")),
+        ("ordered at", Transform("identity", "ordered at")),
+        ("`a(b), c`", Transform("identity", "a(b), c")),
+        ("`a``b`", Transform("identity", "a`b")),
+        ("identity(region)", Transform("identity", "region")),
+        ("years(ts)", Transform("years", "ts")),
+        ("year(ts)", Transform("years", "ts")),
+        ("MONTHS( ts )", Transform("months", "ts")),
+        ("month(ts)", Transform("months", "ts")),
+        ("days(ts)", Transform("days", "ts")),
+        ("day (ts)", Transform("days", "ts")),
+        ("date(ts)", Transform("days", "ts")),
+        ("hours(ts)", Transform("hours", "ts")),
+        ("hour(ts)", Transform("hours", "ts")),
+        ("bucket(16, customer)", Transform("bucket", "customer", 16)),
+        ("bucket(16,customer)", Transform("bucket", "customer", 16)),
+        ("truncate(4, name)", Transform("truncate", "name", 4)),
+        ("days(`ordered at`)", Transform("days", "ordered at")),
+        ("days(`a``b`)", Transform("days", "a`b")),
+        ("bucket(4, `a,b`)", Transform("bucket", "a,b", 4)),
+        ("bucket(4, `a)(b`)", Transform("bucket", "a)(b", 4)),
+    ],
+)
+def test_partition_transforms_are_read_as_iceberg_and_spark_write_them(written: str, transform: Transform) -> None:
+    assert configure({**KEY, "partition_by": written}, "m").partition_by == (transform,)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("week(ts)", "is no Iceberg transform"),
+        ("days(ts", "is no Iceberg transform"),
+        ("days(a, b)", "is no Iceberg transform"),
+        ("days(days(ts))", "is no Iceberg transform"),
+        ("bucket(-1, a)", "is no Iceberg transform"),
+        ("a)", "is no Iceberg transform"),
+        ("days(`a)", "is no Iceberg transform"),
+        ("bucket(customer)", "bucket and truncate take a number first"),
+        ("truncate(name)", "bucket and truncate take a number first"),
+        ("days(3, ts)", "the others take none"),
+        ("bucket(0, a)", "must be at least 1"),
+        ("truncate(0, a)", "must be at least 1"),
+        ("bucket(99999999999, a)", "fit into 32 bits"),
+    ],
+)
+def test_what_is_no_partition_transform_is_refused(written: str, says: str) -> None:
+    (error,) = errors({**KEY, "partition_by": [written]})
+    assert f"`partition_by: {written}`" in error
+    assert says in error
+
+
+@settings(max_examples=40)
+@given(
+    st.text(min_size=1, max_size=8),
+    st.sampled_from(["identity", "days", "bucket", "truncate"]),
+    st.integers(1, 2**31 - 1),
+)
+def test_any_column_can_be_partitioned_by_under_backticks(column: str, unit: Any, width: int) -> None:
+    number = width if unit in ("bucket", "truncate") else None
+    quoted = "`" + column.replace("`", "``") + "`"
+    written = f"{unit}({quoted})" if number is None else f"{unit}({number}, {quoted})"
+    config = configure({"primary_key": [], "partition_by": written}, "m")
+    assert config.partition_by == (Transform(unit, column, number),)
+
+
+def test_what_dbt_fills_in_by_itself_is_not_taken_for_the_users_words() -> None:
+    merged = {"primary_key": "id", "on_schema_change": "ignore", "on_configuration_change": "apply", "tags": []}
+    assert user_keys(merged, written=["primary_key"]) == {"primary_key": "id", "tags": []}
+    assert user_keys(merged, written=["on_schema_change"])["on_schema_change"] == "ignore"

@@ -1,0 +1,380 @@
+"""Decisions: what the next run does, as a table of what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import ConfigError, CorruptState, SourceError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
+from arctic_runtime.model.step import Decision
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.version import Version, Window, encode_versions
+from arctic_runtime.plan.decide import (
+    CONSUMED,
+    KEY_PROPERTY,
+    MODE,
+    QUERY,
+    RUN,
+    SCHEMA_ONLY,
+    Request,
+    Upstreams,
+    consumed,
+    decide,
+    fingerprint,
+    key_text,
+    last_run,
+)
+from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.reads import Reads
+from arctic_runtime.plan.settle import settle
+
+TABLE = TableName("lake", "dwd", "orders")
+UP, OTHER = TableName("lake", "ods", "up"), TableName("lake", "ods", "other")
+RUN_AGAIN, REFRESH, EMPTY = Request(), Request(full_refresh=True), Request(schema_only=True)
+
+
+def a_model(sql: str = "select * from ods.up", **config: Any) -> Model:
+    return Model(TABLE, sql, ModelConfig(**{"primary_key": ("id",), "hash_key": "id", **config}))
+
+
+STATE = a_model()
+CHANGES = a_model("select * from `changes(lake.ods.up)` join `changes(lake.ods.other)`", input="changes")
+
+
+def v(number: int, table: str = "uuid-1") -> Version:
+    return Version(table, 100 + number, number)
+
+
+def a_commit(version: Version, operation: str = "append", **summary: str) -> Commit:
+    parent = version.snapshot - 1 if version.sequence > 1 else None
+    return Commit(version, parent, operation, 1, 10, summary, 0)
+
+
+def a_source(
+    *numbers: int, name: TableName = UP, table: str = "uuid-1", operations: Mapping[int, str] = {}, form: int = 3
+) -> SourceState:
+    commits = tuple(a_commit(v(n, table), operations.get(n, "append")) for n in numbers)
+    return SourceState(name, "table", commits[-1].version, commits, (Column("id", "int"),), form)
+
+
+def built(model: Model, offsets: Mapping[str, Version], **summary: str) -> TableState:
+    """A table whose newest run consumed `offsets`."""
+    said = {RUN: "token", MODE: "full", CONSUMED: encode_versions(offsets), QUERY: fingerprint(model), **summary}
+    commit = Commit(v(1, "changes"), None, "append", 3, 30, said, 0)
+    key = {KEY_PROPERTY: key_text(model.config.primary_key)}
+    base = BaseState("base", (), 1, commit.version, 3, key)
+    return TableState(ChangeTableState("changes", (), (commit,), key), base)
+
+
+def reading(*sources: SourceState | None, **reads: Any) -> Upstreams:
+    names = [source.name if source else UP for source in sources]
+    return Upstreams({str(n): s for n, s in zip(names, sources, strict=True)}, Reads(**reads))
+
+
+def both(up: SourceState, other: SourceState | None = None) -> Upstreams:
+    return reading(up, other or a_source(1, name=OTHER))
+
+
+READ_ONE = {str(UP): v(1)}
+READ_BOTH = {str(UP): v(1), str(OTHER): v(1)}
+
+
+# Input: state.
+
+
+@pytest.mark.parametrize(
+    ("state", "upstreams", "request_", "mode", "reason"),
+    [
+        (TableState(), reading(a_source(1)), RUN_AGAIN, "create", "FIRST_RUN"),
+        (TableState(), reading(a_source(1)), REFRESH, "create", "FIRST_RUN"),
+        (TableState(), reading(None, parsed=False), RUN_AGAIN, "create", "FIRST_RUN"),
+        (TableState(), reading(a_source(1)), EMPTY, "create", "SCHEMA_ONLY"),
+        (built(STATE, READ_ONE), reading(a_source(1)), EMPTY, "unchanged", "SCHEMA_ONLY"),
+        (built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
+        (built(STATE, READ_ONE), reading(a_source(1, 2)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
+        (built(STATE, READ_ONE), reading(a_source(1)), REFRESH, "full", "FULL_REFRESH"),
+        (built(STATE, READ_ONE), reading(a_source(1), a_source(1, name=OTHER)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
+        (built(STATE, READ_BOTH), reading(a_source(1)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
+        (built(STATE, READ_ONE), reading(a_source(1, table="uuid-2")), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
+        (built(STATE, READ_ONE), reading(a_source(1, 2, operations={2: "overwrite"})), RUN_AGAIN, "full",
+         "NOT_INCREMENTAL"),
+        (built(STATE, READ_ONE), reading(a_source(1), parsed=False), RUN_AGAIN, "full", "NOT_PARSED"),
+        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1)), RUN_AGAIN, "full", "MODEL_CHANGED"),
+        (built(STATE, READ_ONE), reading(a_source(1), unstable=("NOW",)), RUN_AGAIN, "full", "NON_DETERMINISTIC"),
+        (built(STATE, {}), reading(None), RUN_AGAIN, "full", "SOURCE_UNKNOWN"),
+        (built(STATE, {}), reading(), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
+        (built(STATE, READ_ONE, **{MODE: SCHEMA_ONLY}), reading(a_source(1)), RUN_AGAIN, "create", "FIRST_RUN"),
+        (built(STATE, READ_ONE, **{MODE: SCHEMA_ONLY}), reading(a_source(1)), EMPTY, "create", "SCHEMA_ONLY"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_a_query_is_recomputed_when_its_answer_may_differ(
+    state: TableState, upstreams: Upstreams, request_: Request, mode: str, reason: str
+) -> None:
+    decision = decide(STATE, state, upstreams, request_)
+    assert (decision.mode, decision.reason) == (mode, reason)
+
+
+def test_a_recomputation_says_what_was_not_deterministic_or_not_known() -> None:
+    state = built(STATE, {})
+    assert decide(STATE, state, reading(None), RUN_AGAIN).because == str(UP)
+    assert decide(STATE, state, reading(unstable=("NOW", "RAND")), RUN_AGAIN).because == "NOW, RAND"
+
+
+def test_what_a_run_consumes_is_the_newest_version_of_every_upstream_it_knows() -> None:
+    state = built(STATE, READ_ONE)
+    decision = decide(STATE, state, reading(a_source(1, 3), a_source(7, name=OTHER)), RUN_AGAIN)
+    assert decision.consumed == {str(UP): v(3), str(OTHER): v(7)}
+    assert decision.windows[str(UP)] == Window(str(UP), v(1), v(3))
+    assert decision.windows[str(OTHER)] == Window(str(OTHER), None, v(7))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 30), min_size=1, unique=True).map(sorted))
+def test_a_run_that_recorded_its_offsets_finds_nothing_new_afterwards(numbers: list[int]) -> None:
+    upstreams = reading(a_source(*numbers))
+    first = decide(STATE, TableState(), upstreams, RUN_AGAIN)
+    again = decide(STATE, built(STATE, first.consumed), upstreams, RUN_AGAIN)
+    assert again == replace(again, mode="unchanged", reason="NOTHING_NEW")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        a_model("select 2"),
+        a_model(primary_key=("id", "x")),
+        a_model(exclude_columns=("x",)),
+        a_model(on_schema_change="fail"),
+        replace(STATE, not_null=("x",)),
+        replace(STATE, contract=(Column("id", "int"),)),
+    ],
+)
+def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model) -> None:
+    assert fingerprint(changed) != fingerprint(STATE)
+
+
+@pytest.mark.parametrize(
+    "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
+)
+def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
+    assert fingerprint(changed) == fingerprint(STATE) == fingerprint(a_model())
+
+
+def test_changes_in_the_query_of_a_state_need_the_other_input() -> None:
+    with pytest.raises(ConfigError, match="the model needs `input: changes`"):
+        decide(a_model(CHANGES.sql), TableState(), Upstreams(), RUN_AGAIN)
+
+
+# Input: changes.
+
+
+@pytest.mark.parametrize(
+    ("state", "upstreams", "request_", "mode", "reason"),
+    [
+        (TableState(), both(a_source(1)), RUN_AGAIN, "create", "FIRST_RUN"),
+        (TableState(), both(a_source(1, 2, operations={2: "delete"})), RUN_AGAIN, "create", "FIRST_RUN"),
+        (TableState(), both(a_source(1)), EMPTY, "create", "SCHEMA_ONLY"),
+        (built(CHANGES, READ_BOTH), both(a_source(1)), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
+        (built(CHANGES, READ_BOTH), both(a_source(1, 2)), RUN_AGAIN, "incremental", "CHANGES"),
+        (built(CHANGES, READ_BOTH), both(a_source(1, 2, operations={2: "replace"})), RUN_AGAIN, "incremental",
+         "CHANGES"),
+        (built(CHANGES, READ_BOTH), both(a_source(1, 2, operations={1: "overwrite"})), RUN_AGAIN, "incremental",
+         "CHANGES"),
+        (built(CHANGES, READ_BOTH), both(a_source(2, 3)), RUN_AGAIN, "incremental", "CHANGES"),
+        (built(CHANGES, READ_BOTH, **{QUERY: "another"}), both(a_source(1, 2)), RUN_AGAIN, "incremental", "CHANGES"),
+        (built(CHANGES, READ_BOTH), both(a_source(1)), REFRESH, "full", "FULL_REFRESH"),
+        (built(CHANGES, READ_BOTH), both(a_source(1, 2)), EMPTY, "unchanged", "SCHEMA_ONLY"),
+        (built(CHANGES, READ_ONE), both(a_source(1)), RUN_AGAIN, "incremental", "CHANGES"),
+        (built(CHANGES, READ_BOTH, **{MODE: SCHEMA_ONLY}), both(a_source(1)), RUN_AGAIN, "create", "FIRST_RUN"),
+    ],
+)  # fmt: skip
+def test_a_table_of_events_takes_what_is_new_exactly_once(
+    state: TableState, upstreams: Upstreams, request_: Request, mode: str, reason: str
+) -> None:
+    decision = decide(CHANGES, state, upstreams, request_)
+    assert (decision.mode, decision.reason) == (mode, reason)
+
+
+def test_windows_follow_on_one_another_without_a_gap_and_start_anew_only_when_asked() -> None:
+    state, upstreams = built(CHANGES, READ_BOTH), both(a_source(1, 2))
+    assert decide(CHANGES, state, upstreams, RUN_AGAIN).windows == {
+        str(UP): Window(str(UP), v(1), v(2)),
+        str(OTHER): Window(str(OTHER), v(1), v(1)),
+    }
+    assert {w.start for w in decide(CHANGES, state, upstreams, REFRESH).windows.values()} == {None}
+    assert {w.start for w in decide(CHANGES, TableState(), upstreams, RUN_AGAIN).windows.values()} == {None}
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 40), min_size=2, unique=True).map(sorted), st.data())
+def test_every_event_is_in_exactly_one_window(numbers: list[int], data: st.DataObject) -> None:
+    model = a_model("select * from `changes(lake.ods.up)`", input="changes")
+    state, read, seen = TableState(), None, 0
+    while seen < len(numbers):
+        seen = data.draw(st.integers(seen + 1, len(numbers)))
+        decision = decide(model, state, reading(a_source(*numbers[:seen])), RUN_AGAIN)
+        window = decision.windows[str(UP)]
+        assert (window.start, window.end) == (read, v(numbers[seen - 1]))
+        read, state = window.end, built(model, decision.consumed)
+
+
+def test_a_model_of_events_needs_a_query_over_changes() -> None:
+    with pytest.raises(ConfigError, match="and this one has none"):
+        decide(a_model(input="changes"), TableState(), Upstreams(), RUN_AGAIN)
+
+
+@pytest.mark.parametrize("request_", [RUN_AGAIN, REFRESH])
+def test_a_source_without_a_snapshot_cannot_be_read_for_its_changes(request_: Request) -> None:
+    upstreams = Upstreams({str(UP): None, str(OTHER): a_source(1, name=OTHER)})
+    with pytest.raises(SourceError, match=r"lake\.ods\.up can't be read for its changes"):
+        decide(CHANGES, built(CHANGES, READ_BOTH), upstreams, request_)
+
+
+def source_error(up: SourceState, offset: Version) -> str:
+    state = built(CHANGES, {str(UP): offset, str(OTHER): v(1)})
+    with pytest.raises(SourceError) as raised:
+        decide(CHANGES, state, both(up), RUN_AGAIN)
+    text = str(raised.value)
+    assert "lake.dwd.orders: upstream lake.ods.up" in text
+    assert "--full-refresh" in text
+    refreshed = decide(CHANGES, state, both(up), REFRESH)
+    assert (refreshed.mode, refreshed.windows[str(UP)].start) == ("full", None)
+    return text
+
+
+@pytest.mark.parametrize("form", [1, 2, 3])
+@pytest.mark.parametrize("numbers", [(1,), (1, 2), (1, 2, 3), (9,)])
+def test_an_upstream_dropped_and_recreated_is_never_taken_for_the_old_one(numbers: tuple[int, ...], form: int) -> None:
+    text = source_error(a_source(*numbers, table="uuid-2", form=form), v(2))
+    assert "dropped and created again" in text
+    assert "expected: table uuid-1\n  found: table uuid-2" in text
+
+
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("operation", ["overwrite", "delete"])
+@pytest.mark.parametrize("kept", [(1, 2, 3, 4), (2, 3, 4)])
+def test_an_upstream_that_was_overwritten_is_not_skipped_over(operation: str, form: int, kept: tuple[int, ...]) -> None:
+    if form == 2 and 1 not in kept:
+        kept = (1, *kept)
+    text = source_error(a_source(*kept, operations={3: operation}, form=form), v(1))
+    assert f"found: {operation} in snapshot 103" in text
+
+
+def test_an_overwritten_upstream_without_sequence_numbers_is_not_skipped_over() -> None:
+    commits = tuple(
+        a_commit(Version("uuid-1", snapshot, 0), operation)
+        for snapshot, operation in [(1, "append"), (2, "overwrite"), (3, "append")]
+    )
+    up = SourceState(UP, "table", commits[-1].version, commits, (), 1)
+    assert "found: overwrite in snapshot 2" in source_error(up, commits[0].version)
+
+
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 2, 5), (1, 2, 5, 6)])
+def test_an_upstream_that_was_rolled_back_is_noticed_even_when_it_went_on(numbers: tuple[int, ...], form: int) -> None:
+    text = source_error(a_source(*numbers, form=form), v(4))
+    assert "was rolled back" in text
+    assert "expected: snapshot 104" in text
+
+
+def test_expired_snapshots_of_a_format_2_table_are_a_gap() -> None:
+    text = source_error(a_source(3, 4, form=2), v(1))
+    assert "UPSTREAM_EXPIRED" in text
+    assert "expected: snapshot 101\n  found: 103 as the oldest" in text
+
+
+def test_expired_snapshots_of_a_format_3_table_are_none_since_rows_know_their_commit() -> None:
+    decision = decide(CHANGES, built(CHANGES, READ_BOTH), both(a_source(3, 4)), RUN_AGAIN)
+    assert decision.windows[str(UP)] == Window(str(UP), v(1), v(4))
+
+
+def test_an_upstream_that_was_replaced_as_a_whole_is_not_taken_for_an_expired_one() -> None:
+    begun_anew = replace(a_source(3), commits=(Commit(v(3), None, "append", 1, 10, {}, 0),))
+    assert "was replaced as a whole" in source_error(begun_anew, v(2))
+
+
+# The table that is there.
+
+
+@pytest.mark.parametrize("model", [STATE, CHANGES])
+@pytest.mark.parametrize("request_", [RUN_AGAIN, REFRESH, EMPTY])
+def test_a_lost_change_table_is_never_made_anew_over_a_base_that_is_there(model: Model, request_: Request) -> None:
+    state = replace(built(model, READ_BOTH), changes=None)
+    with pytest.raises(CorruptState, match=r"lake\.dwd\.orders__changes is gone"):
+        decide(model, state, both(a_source(1)), request_)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"sort_key": ("g",)}, {"nodes": 8}, {"tblproperties": {"write.metadata.compression-codec": "gzip"}}]
+)
+def test_another_layout_asks_for_a_full_refresh(changed: dict[str, Any]) -> None:
+    before = built(STATE, READ_ONE)
+    assert before.base is not None
+    laid_out = replace(before, base=replace(before.base, properties={LAYOUT: layout_text(STATE.config)}))
+    model = a_model(**changed)
+    with pytest.raises(ConfigError, match="laid out in another way"):
+        decide(model, laid_out, reading(a_source(1)), RUN_AGAIN)
+    assert decide(model, laid_out, reading(a_source(1)), REFRESH).mode == "full"
+    assert [type(step).__name__ for step in settle(model, laid_out)] == ["CreateBase"]
+
+
+@pytest.mark.parametrize("key", [("other",), ("id", "other"), ()])
+@pytest.mark.parametrize("request_", [RUN_AGAIN, REFRESH])
+def test_another_primary_key_is_refused(key: tuple[str, ...], request_: Request) -> None:
+    state = built(a_model(primary_key=key), READ_ONE)
+    with pytest.raises(ConfigError, match="primary key can't be changed in place") as raised:
+        decide(STATE, state, reading(a_source(1)), request_)
+    assert f"in the table: {key_text(key)}\n  in the model: id" in str(raised.value)
+
+
+@pytest.mark.parametrize("request_", [RUN_AGAIN, EMPTY])
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_stranger_under_the_models_name_is_never_taken_over_in_silence(request_: Request, kind: Any) -> None:
+    state = TableState(stranger=Stranger(TABLE, kind))
+    with pytest.raises(ConfigError, match=f"the {kind} lake.dwd.orders, which was not made by this model") as raised:
+        decide(STATE, state, reading(a_source(1)), request_)
+    assert "--full-refresh to replace it" in str(raised.value)
+
+
+def test_a_stranger_is_replaced_only_under_the_models_own_name_and_only_when_asked() -> None:
+    upstreams = reading(a_source(1))
+    assert decide(STATE, TableState(stranger=Stranger(TABLE, "view")), upstreams, REFRESH).mode == "create"
+    with pytest.raises(ConfigError) as raised:
+        decide(STATE, TableState(stranger=Stranger(TABLE.changes, "table")), upstreams, REFRESH)
+    assert "full-refresh" not in str(raised.value)
+
+
+_keys = st.lists(st.text(st.sampled_from("ab,\\"), min_size=1, max_size=4), max_size=4)
+
+
+@settings(max_examples=50)
+@given(_keys, _keys)
+def test_two_keys_are_written_alike_only_if_they_are_the_same(left: list[str], right: list[str]) -> None:
+    assert (key_text(left) == key_text(right)) == (left == right)
+
+
+def test_the_last_run_is_the_newest_that_loaded_rows() -> None:
+    one, two = {RUN: "1", MODE: "create"}, {RUN: "2", MODE: "full"}
+    others = [{}, {RUN: "3", MODE: SCHEMA_ONLY}, {"engine": "compaction"}]
+    commits = tuple(Commit(v(i), None, "append", 1, 1, summary, 0) for i, summary in enumerate([one, two, *others]))
+    assert last_run(ChangeTableState("u", (), commits, {})) == two
+    assert last_run(ChangeTableState("u", (), (commits[2], *commits[2:]), {})) is None
+    assert last_run(None) is None
+
+
+def test_offsets_are_those_that_a_run_recorded() -> None:
+    assert consumed({CONSUMED: encode_versions(READ_BOTH)}) == READ_BOTH
+    assert consumed({}) == consumed(None) == {}
+    with pytest.raises(CorruptState):
+        consumed({CONSUMED: "what?"})
+
+
+def test_a_decision_without_windows_consumes_nothing() -> None:
+    assert Decision("unchanged", "NOTHING_NEW").consumed == {}

@@ -1,0 +1,321 @@
+"""The documentation: its links lead somewhere, its examples are accepted, and its lists are the code's."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, get_args
+
+import jinja2
+import pytest
+import yaml
+
+from arctic_runtime import observe
+from arctic_runtime.cli import _COMMANDS, _parser
+from arctic_runtime.model import step, table
+from arctic_runtime.model.columns import RESERVED
+from arctic_runtime.plan import configure as configuration
+from arctic_runtime.plan import decide, settle
+from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
+from dbt.adapters.arctic.credentials import ArcticCredentials
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "sample_project" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MODELS = {file.stem for file in (ROOT / "sample_project" / "models").rglob("*.sql")}
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_MODEL = re.compile(r"`((?:ods|dwd|dws)_\w+)`")
+# Addresses of registries, folders of one machine and numbers of talks about the work have no place in a page.
+_UNWANTED = re.compile(
+    r"https?://\S+/simple\b|\bmaven\b|https?://repo|(?<![\w.~:/])/[a-z]+/\w|(?<!\w)#\d", re.IGNORECASE
+)
+
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+class Block(NamedTuple):
+    """A fenced block: the page that it is on, its language and its text."""
+
+    page: str
+    language: str
+    text: str
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(str(page.relative_to(ROOT)), language, text)
+        for page in PAGES
+        for language, text in _FENCE.findall(page.read_text())
+        if language in languages
+    ]
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a reader's Markdown viewer makes of the headings."""
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level or above."""
+    level = heading.split(" ", maxsplit=1)[0]
+    after = text.split(f"\n{heading}\n", 1)[1]
+    return re.split(rf"^#{{1,{len(level)}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """First cell without its backticks → the other cells, of every line of a table that begins with code."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] == "| `"]
+    return {cells[0].strip("`"): cells[1:] for cells in lines}
+
+
+def configurations(sql: str) -> Iterator[dict[str, Any]]:
+    """What the `config(…)` calls of a model set."""
+    found: list[dict[str, Any]] = []
+
+    def anything(*_: Any, **__: Any) -> str:
+        return "x"
+
+    def config(**given: Any) -> str:
+        found.append(given)
+        return ""
+
+    names: dict[str, Callable[..., str]] = dict.fromkeys(("ref", "source", "changes", "run_query"), anything)
+    jinja2.Environment(extensions=["jinja2.ext.do"]).from_string(sql).render(config=config, **names)
+    yield from found
+
+
+def targets(document: Any) -> Iterator[dict[str, Any]]:
+    """The targets of the profiles in a YAML document."""
+    for profile in document.values() if isinstance(document, dict) else ():
+        if isinstance(profile, dict) and "outputs" in profile:
+            yield from profile["outputs"].values()
+
+
+@pages
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    broken = []
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pages
+def test_pages_speak_of_the_project_alone(page: Path) -> None:
+    assert not _UNWANTED.findall(page.read_text())
+
+
+@pages
+def test_make_targets_exist(page: Path) -> None:
+    known = set(re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE))
+    code = "\n".join([*_CODE.findall(prose(page)), *(text for _, text in _FENCE.findall(page.read_text()))])
+    assert set(re.findall(r"(?:^|\n)make ([a-z][\w-]*)", code)) <= known
+
+
+def test_pictures_are_described_and_used() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    for picture in (ROOT / "docs" / "images").glob("*.svg"):
+        assert f"images/{picture.name}" in text
+        assert "<title" in picture.read_text()
+
+
+@pytest.mark.parametrize("block", blocks("yaml", "yml", "json"), ids=lambda block: block.page)
+def test_data_examples_parse(block: Block) -> None:
+    assert json.loads(block.text) if block.language == "json" else yaml.safe_load(block.text)
+
+
+def test_profile_examples_are_accepted() -> None:
+    seen = 0
+    for block in blocks("yaml"):
+        for target in targets(yaml.safe_load(block.text)):
+            assert target.pop("type") == "arctic"
+            target.pop("threads", None)
+            data = ArcticCredentials.translate_aliases(target)
+            ArcticCredentials.validate(data)
+            assert ArcticCredentials.from_dict(data)
+            seen += 1
+    assert seen >= 4
+
+
+def test_model_examples_are_accepted() -> None:
+    seen = 0
+    for block in blocks("sql"):
+        for given in configurations(block.text):
+            assert given.pop("materialized") == "arctic"
+            configuration.configure(given, block.page)
+            seen += 1
+    assert seen >= 6
+
+
+def test_every_model_key_is_described_once_and_in_order() -> None:
+    described = section(read("docs/configuration.md"), "## Model keys")
+    keys = re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    assert keys == list(configuration.KEYS)
+
+
+def test_what_is_supported_now_is_what_the_code_allows() -> None:
+    described = rows(section(read("docs/configuration.md"), "## Model keys"))
+    for key, cells in described.items():
+        allowed = configuration._ONLY_ALLOWED.get(key)
+        expected = (
+            "yes" if allowed is None else "only " + ", ".join(f"`{v}`" for v in allowed) if allowed else "not yet"
+        )
+        assert cells[-1] == expected, key
+
+
+def test_values_and_defaults_are_the_codes() -> None:
+    described = rows(section(read("docs/configuration.md"), "## Model keys"))
+    defaults = table.ModelConfig(primary_key=())
+    for key, kind in (
+        ("merge", table.Merge),
+        ("input", table.Input),
+        ("on_match", table.OnMatch),
+        ("changelog", table.Changelog),
+        ("on_schema_change", table.OnSchemaChange),
+    ):
+        assert _CODE.findall(described[key][0]) == [*get_args(kind)] or key == "on_schema_change"
+        assert set(_CODE.findall(described[key][0])) == set(get_args(kind))
+        assert described[key][1] == f"`{getattr(defaults, key)}`"
+
+
+def test_every_profile_key_is_described() -> None:
+    described = set(rows(section(read("docs/configuration.md"), "## Profile")))
+    assert described == {*PROFILE_KEYS, "type", "threads"} - {"database"}
+
+
+def test_reserved_names_are_told() -> None:
+    told = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
+    assert set(RESERVED) <= told
+
+
+def test_every_mode_and_reason_is_explained() -> None:
+    told = set(rows(section(read("docs/operations.md"), "## Run line and reasons")))
+    assert told == {*get_args(step.Mode), *get_args(step.Reason)}
+
+
+def test_what_tables_keep_is_told_by_its_name() -> None:
+    told = set(re.findall(r"`(arctic\.[\w-]+)`", read("docs/architecture.md")))
+    assert told == {
+        *(decide.RUN, decide.MODE, decide.REASON, decide.CONSUMED, decide.QUERY, decide.HIGH_MARK, decide.KEY_PROPERTY),
+        *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
+        *("arctic.table", "arctic.changes"),
+    }
+
+
+def test_the_thresholds_of_merging_are_told() -> None:
+    text = " ".join(read("docs/concepts.md").split())
+    assert settle.FOLD_FRACTION == 0.25
+    assert "more than a quarter of the base's rows" in text
+    assert f"{settle.FOLD_COMMITS} commits or more" in text
+
+
+def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
+    typed = [line for block in blocks("sh") for line in block.text.splitlines() if line.startswith("arctic ")]
+    assert {shlex.split(line)[1] for line in typed} == set(_COMMANDS)
+    for line in typed:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                _parser().parse_args(shlex.split(line)[1:])
+            except SystemExit:
+                pytest.fail(f"{line}: {said.getvalue()}")
+
+
+@pages
+def test_commands_named_in_the_text_exist(page: Path) -> None:
+    named = {code.split()[1] for code in _CODE.findall(prose(page)) if re.match(r"arctic [a-z]", code)}
+    assert named <= set(_COMMANDS)
+
+
+def test_the_readme_names_models_that_the_sample_has() -> None:
+    named = _MODEL.findall(section(read("README.md"), "## The sample project"))
+    assert sorted(named) == sorted(MODELS)
+
+
+def test_the_readmes_project_is_whole() -> None:
+    """Each file that it tells to write is there, and reads only what others of them make."""
+    text = read("README.md")
+    files = dict(re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    project, profile = yaml.safe_load(files["dbt_project.yml"]), yaml.safe_load(files["profiles.yml"])
+    assert project["profile"] in profile
+    sources = yaml.safe_load(files["models/sources.yml"])["sources"]
+    made = {(source["name"], entry["name"]) for source in sources for entry in source["tables"]}
+    models = {
+        Path(name).stem: sql for name, sql in files.items() if name.startswith("models/") and name.endswith("sql")
+    }
+    for sql in models.values():
+        assert set(re.findall(r"source\('(\w+)', '(\w+)'\)", sql)) <= made
+        assert set(re.findall(r"ref\('(\w+)'\)", sql)) <= set(models)
+
+
+def test_the_example_of_status_is_what_it_prints() -> None:
+    from arctic_runtime.cli import _status_lines
+    from arctic_runtime.inspect import Consumer, Status
+
+    printed = _status_lines(
+        Status(
+            model="lake.ods.ods_flights",
+            built=True,
+            version="8035113349810045318",
+            changed_at="2026-11-21 04:10:07+00:00",
+            rows=26881,
+            files=8,
+            bytes=1934112,
+            nodes=1,
+            versions=7,
+            unmerged_commits=5,
+            unmerged_rows=6120,
+            consumers=(Consumer("lake.dwd.dwd_flights", 1, 1240),),
+        )
+    )
+    assert "\n".join(printed) in read("docs/operations.md")
+
+
+def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    from arctic_runtime import cli
+    from arctic_runtime.model.names import TableName
+    from arctic_runtime.model.version import Version, Window
+
+    def version(snapshot: int) -> Version:
+        return Version("uuid", snapshot, 1)
+
+    flights, airlines = "lake.ods.ods_flights", "lake.ods.airlines"
+    seed = version(4318843092418934071)
+    windows = {
+        airlines: Window(airlines, seed, seed),
+        flights: Window(flights, version(1203944718834410222), version(8035113349810045318)),
+    }
+    name = TableName("lake", "dwd", "dwd_flights")
+    decision = step.Decision("full", "NOT_INCREMENTAL", windows)
+    plan = SimpleNamespace(decision=decision, steps=(step.AppendChanges(name.changes, 1, decision),))
+    model = SimpleNamespace(table=name)
+    desk = SimpleNamespace(
+        project=SimpleNamespace(one=lambda _: model),
+        options=SimpleNamespace(model="dwd_flights"),
+        run=lambda _: SimpleNamespace(explain=lambda: plan),
+    )
+    monkeypatch.setattr(cli, "asdict", lambda _: {})
+    printed = cli._explain(desk)  # type: ignore[arg-type]
+    assert "\n".join(printed.lines) in read("docs/operations.md")

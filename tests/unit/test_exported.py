@@ -1,0 +1,84 @@
+"""The public surface: whoever changes it does so on purpose, here too; and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import arctic_runtime
+from arctic_runtime import errors, model, plan
+
+SURFACE = {
+    "errors": "ArcticError CatalogError CommitConflict CommitUnknown ConfigError CorruptState DataError PlanError "
+    "SourceError",
+    "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
+    "SchemaChange TIMESTAMP find_column plain_columns same_name",
+    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TableName changes_read changes_view seen_query seen_view",
+    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
+    "model.step": "AppendChanges CreateBase CreateChangeTable Decision DropBranches DropStranger EvolveSchema "
+    "MergeBase Mode Reason ReplaceView Step describe",
+    "model.table": "Changelog Input Merge Model ModelConfig OnMatch OnSchemaChange Transform Unit",
+    "model.version": "Version Window decode_versions encode_versions",
+    "plan.configure": "KEYS configure user_keys",
+    "plan.decide": "CONSUMED HIGH_MARK KEY_PROPERTY MODE QUERY REASON RUN Request SCHEMA_ONLY Upstreams check_table "
+    "consumed decide fingerprint key_text last_run",
+    "plan.layout": "LAYOUT MAX_NODES NODE_BYTES SMALL_NODE_BYTES layout_text node_count",
+    "plan.reads": "Reads reads with_position",
+    "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
+    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
+}
+WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "inspect", "cli", *SURFACE)
+
+
+def public_names(module: str) -> set[str]:
+    """The names that a module defines itself at its top level and that don't begin with an underscore."""
+    file = importlib.import_module(f"arctic_runtime.{module}").__file__
+    assert file is not None
+    found: set[str] = set()
+    for node in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found.update(target.id for target in targets if isinstance(target, ast.Name))
+    return {name for name in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_the_public_names_of_a_module_change_only_on_purpose(module: str) -> None:
+    assert sorted(public_names(module)) == sorted(SURFACE[module].split())
+
+
+def test_no_module_of_the_vocabulary_or_of_the_plans_is_left_out() -> None:
+    found = {
+        f"{package.__name__.removeprefix('arctic_runtime.')}.{module.name}"
+        for package in (model, plan)
+        for module in pkgutil.iter_modules(package.__path__)
+        if not module.ispkg
+    }
+    assert found == set(SURFACE) - {"errors"}
+
+
+def test_every_error_is_an_arctic_error_and_stands_in_the_tree() -> None:
+    tree = errors.__doc__ or ""
+    for name in SURFACE["errors"].split():
+        assert issubclass(getattr(errors, name), errors.ArcticError)
+        assert name in tree
+
+
+def test_planning_and_observing_start_without_spark_and_without_dbt() -> None:
+    modules = [name if name == "arctic_runtime" else f"arctic_runtime.{name}" for name in WITHOUT_SPARK]
+    code = (
+        f"import sys, {', '.join(modules)}\n"
+        "heavy = {'pyspark', 'py4j', 'dbt', 'pyarrow', 'pandas', 'sqlalchemy'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    root = Path(arctic_runtime.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,104 @@
+"""Looking at tables without Spark: status, history, one row by its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.inspect import Consumer, Lookup, Status, history, lookup, status
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig
+
+
+def a_model(name: str, merge: Any = "on_write", key: tuple[str, ...] = ("id",)) -> Model:
+    return Model(TableName("lake", "dwd", name), "select 1", ModelConfig(key, hash_key="id", merge=merge))
+
+
+ODS, DWD = a_model("ods"), a_model("dwd", "on_read")
+
+
+def test_status_of_a_model_that_was_not_built_says_only_that(shop) -> None:
+    warehouse, _ = shop
+    assert status(warehouse.reader, a_model("nothing"), []) == Status("lake.dwd.nothing", built=False)
+
+
+def test_status_counts_what_is_kept_and_what_is_merged(shop) -> None:
+    warehouse, made = shop
+    found = status(warehouse.reader, ODS, [])
+    assert (found.built, found.version) == (True, str(made["ods"][3].snapshot))
+    assert (found.rows, found.nodes, found.versions) == (6, 4, 4)
+    assert (found.unmerged_commits, found.unmerged_rows) == (0, 0)
+    assert 1 <= found.files <= 4
+    assert found.bytes > 0
+    assert found.changed_at.endswith("+00:00")
+
+
+def test_status_counts_what_waits_to_be_merged(shop) -> None:
+    warehouse, _ = shop
+    found = status(warehouse.reader, DWD, [])
+    assert (found.rows, found.nodes, found.versions) == (3, 1, 4)
+    assert (found.unmerged_commits, found.unmerged_rows) == (2, 3)
+
+
+def test_status_names_the_readers_and_how_far_behind_they_are(shop) -> None:
+    warehouse, _ = shop
+    project = [ODS, DWD, a_model("nothing")]
+    assert status(warehouse.reader, ODS, project).consumers == (Consumer("lake.dwd.dwd", 1, 2),)
+    assert status(warehouse.reader, DWD, project).consumers == ()
+
+
+def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
+    warehouse, made = shop
+    entries = history(warehouse.reader, DWD)
+    assert [entry.version for entry in entries] == [str(v.snapshot) for v in reversed(made["dwd"])]
+    assert [entry.rows for entry in entries] == [1, 2, 1, 3]
+    assert [entry.mode for entry in entries] == ["full", "full", "full", "create"]
+    assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
+    assert entries[3].consumed == {}
+    assert history(warehouse.reader, a_model("nothing")) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "row"),
+    [
+        ("1", {"id": 1, "note": "a2"}),
+        ("3", {"id": 3, "note": "c"}),
+        ("4", {"id": 4, "note": "d2"}),
+        ("2", None),
+        ("99", None),
+    ],
+    ids=["merged", "never changed", "changed twice since", "deleted since", "never there"],
+)
+def test_a_row_is_found_as_it_is_now_merged_or_not(shop, key: str, row: dict[str, Any] | None) -> None:
+    warehouse, _ = shop
+    assert lookup(warehouse.reader, DWD, [key]).row == row
+
+
+def test_a_lookup_opens_only_files_that_may_hold_the_key(shop) -> None:
+    warehouse, _ = shop
+    assert lookup(warehouse.reader, ODS, ["2"]) == Lookup({"id": 2, "note": "n2"}, 1)
+    assert lookup(warehouse.reader, ODS, ["1000"]).files_opened == 0
+    assert lookup(warehouse.reader, DWD, ["3"]).files_opened == 2
+    assert lookup(warehouse.reader, DWD, ["1"]).files_opened == 1
+
+
+def test_a_lookup_takes_every_column_of_the_key(shop) -> None:
+    warehouse, _ = shop
+    both = a_model("ods", key=("id", "note"))
+    assert lookup(warehouse.reader, both, ["1", "n1"]).row == {"id": 1, "note": "n1"}
+    assert lookup(warehouse.reader, both, ["1", "n2"]).row is None
+
+
+@pytest.mark.parametrize("values", [[], ["1", "2"]])
+def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[str]) -> None:
+    warehouse, _ = shop
+    with pytest.raises(ConfigError, match="give one value for each of id"):
+        lookup(warehouse.reader, ODS, values)
+
+
+def test_a_lookup_in_a_table_that_was_not_built_says_so(shop) -> None:
+    warehouse, _ = shop
+    with pytest.raises(ConfigError, match="was not built yet"):
+        lookup(warehouse.reader, a_model("nothing"), ["1"])

@@ -1,0 +1,54 @@
+"""The number of nodes of a new table."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_runtime.plan.layout import MAX_NODES, NODE_BYTES, SMALL_NODE_BYTES, node_count
+
+_sizes = st.integers(0, 2**44)
+_cores = st.integers(0, 4096)
+
+
+@settings(max_examples=40)
+@given(_sizes, _cores)
+def test_the_number_of_nodes_is_a_power_of_two_within_bounds(size: int, cores: int) -> None:
+    nodes = node_count(size, cores)
+    assert 1 <= nodes <= MAX_NODES
+    assert nodes & (nodes - 1) == 0
+
+
+@settings(max_examples=40)
+@given(_sizes, _sizes, _cores)
+def test_more_bytes_never_get_fewer_nodes(size: int, more: int, cores: int) -> None:
+    assert node_count(size, cores) <= node_count(size + more, cores)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, MAX_NODES * NODE_BYTES), _cores)
+def test_no_node_is_born_larger_than_its_share(size: int, cores: int) -> None:
+    assert size / node_count(size, cores) <= NODE_BYTES
+
+
+@settings(max_examples=40)
+@given(_sizes, _cores)
+def test_cores_alone_never_cut_a_table_into_crumbs(size: int, cores: int) -> None:
+    nodes = node_count(size, cores)
+    assert nodes == 1 or size / nodes > SMALL_NODE_BYTES / 2
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "nodes"),
+    [
+        (0, 8, 1),
+        (SMALL_NODE_BYTES - 1, 200, 1),
+        (2 * SMALL_NODE_BYTES, 200, 2),
+        (NODE_BYTES, 4, 4),
+        (10 * NODE_BYTES, 4, 16),
+        (10**15, 4, MAX_NODES),
+    ],
+)
+def test_small_tables_have_few_nodes_and_large_ones_enough(size: int, cores: int, nodes: int) -> None:
+    assert node_count(size, cores) == nodes

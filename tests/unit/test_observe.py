@@ -1,0 +1,233 @@
+"""Observing: what tables say of themselves becomes one state, and nothing of others is taken for ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import Stranger, TableState, ViewState
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.observe import observe_model, observe_readable, observe_source, reader_view, view_sql
+from arctic_runtime.plan.settle import settle, stale_branches
+
+COLUMNS = (Column("id", "bigint"), Column("note", "string"))
+CHANGE_COLUMNS = (
+    *COLUMNS,
+    Column("_action", "string"),
+    Column("_seq", "int"),
+    Column("_before", "struct<note:string>"),
+)
+
+
+def a_model(name: str, merge: Any = "on_write") -> Model:
+    return Model(TableName("lake", "dwd", name), "select 1", ModelConfig(("id",), hash_key="id", merge=merge))
+
+
+ODS, DWD = a_model("ods"), a_model("dwd", "on_read")
+
+
+def test_where_nothing_was_built_there_is_no_state(shop) -> None:
+    warehouse, _ = shop
+    assert observe_model(warehouse.reader, a_model("nothing")) == TableState()
+    assert observe_model(warehouse.reader, a_model("nothing", "on_read")) == TableState()
+
+
+def test_a_change_table_is_its_commits_oldest_first_with_what_they_say(shop) -> None:
+    warehouse, made = shop
+    changes = observe_model(warehouse.reader, DWD).changes
+    assert changes is not None
+    assert [commit.version for commit in changes.commits] == made["dwd"]
+    assert changes.head == changes.newest == made["dwd"][3]
+    assert [commit.rows for commit in changes.commits] == [3, 1, 2, 1]
+    assert [commit.parent for commit in changes.commits] == [None, *(v.snapshot for v in made["dwd"][:3])]
+    assert {commit.operation for commit in changes.commits} == {"append"}
+    assert all(commit.bytes > 0 and commit.at_ms > 0 for commit in changes.commits)
+    assert [commit.summary["arctic.mode"] for commit in changes.commits] == ["create", "full", "full", "full"]
+    assert changes.columns == CHANGE_COLUMNS
+    assert changes.properties["arctic.primary-key"] == "id"
+
+
+def test_a_commit_without_rows_is_a_version_but_never_the_newest_to_merge(shop) -> None:
+    warehouse, made = shop
+    changes = observe_model(warehouse.reader, ODS).changes
+    assert changes is not None
+    assert changes.commits[0].rows == 0
+    assert [commit.version for commit in changes.after(None)] == made["ods"][1:]
+
+
+def test_branches_are_seen_with_their_lineage_and_tags_are_no_branches(shop) -> None:
+    warehouse, made = shop
+    state = observe_model(warehouse.reader, DWD)
+    assert state.changes is not None
+    assert state.changes.branches == {"main": made["dwd"][3].snapshot, "arctic_dead": made["dwd"][2].snapshot}
+    assert state.changes.parents[made["dwd"][3].snapshot] == made["dwd"][2].snapshot
+    (step,) = stale_branches(DWD, state)
+    assert (step.table, step.branches) == (DWD.table.changes, ("arctic_dead",))
+
+
+def test_a_base_knows_what_it_is_merged_to_behind_the_commits_of_others(shop) -> None:
+    warehouse, made = shop
+    base = observe_model(warehouse.reader, ODS).base
+    assert base is not None
+    assert base.merged == made["ods"][3]
+    assert base.snapshot == warehouse.version("ods").snapshot
+    assert (base.rows, base.columns) == (6, COLUMNS)
+
+
+def test_a_view_is_known_by_what_it_pins(shop) -> None:
+    warehouse, made = shop
+    state = observe_model(warehouse.reader, DWD)
+    pins = made["base"].snapshot, made["dwd"][1].snapshot, made["dwd"][3].snapshot
+    assert state.view == ViewState(COLUMNS, *pins)
+    assert (state.base and state.base.merged, state.stranger) == (made["dwd"][1], None)
+
+
+def test_what_was_observed_is_what_settling_needs(shop) -> None:
+    warehouse, made = shop
+    assert settle(ODS, observe_model(warehouse.reader, ODS)) == ()
+    (merge,) = settle(DWD, observe_model(warehouse.reader, DWD))
+    assert (merge.start, merge.end, merge.commits) == (made["dwd"][1], made["dwd"][3], 2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("model", "stranger"),
+    [
+        (a_model("plain"), Stranger(TableName("lake", "dwd", "plain"), "table")),
+        (a_model("plain", "on_read"), Stranger(TableName("lake", "dwd", "plain"), "table")),
+        (a_model("report"), Stranger(TableName("lake", "dwd", "report"), "view")),
+        (a_model("report", "on_read"), Stranger(TableName("lake", "dwd", "report"), "view")),
+        (a_model("ods", "on_read"), Stranger(TableName("lake", "dwd", "ods"), "table")),
+        (a_model("dwd", "on_write"), Stranger(TableName("lake", "dwd", "dwd"), "view")),
+    ],
+    ids=["table", "table, on_read", "view", "view, on_read", "merged on write before", "merged on read before"],
+)
+def test_what_stands_under_a_models_name_and_is_not_its_own_is_a_stranger(
+    shop, model: Model, stranger: Stranger
+) -> None:
+    warehouse, _ = shop
+    state = observe_model(warehouse.reader, model)
+    assert state.stranger == stranger
+    assert state.base is None
+
+
+def test_a_table_under_the_change_tables_name_is_a_stranger_and_no_change_table(shop) -> None:
+    warehouse, _ = shop
+    warehouse.create("taken__changes")
+    state = observe_model(warehouse.reader, a_model("taken"))
+    assert state.stranger == Stranger(TableName("lake", "dwd", "taken__changes"), "table")
+    assert state.changes is None
+
+
+def test_a_base_without_a_snapshot_is_corrupt(shop) -> None:
+    warehouse, _ = shop
+    warehouse.create("hollow", arctic_kind="base")
+    with pytest.raises(CorruptState, match="has no snapshot"):
+        observe_model(warehouse.reader, a_model("hollow"))
+
+
+def test_a_base_that_nobody_merged_does_not_say_what_it_holds(shop) -> None:
+    warehouse, _ = shop
+    warehouse.create("unsaid", arctic_kind="base")
+    warehouse.append("unsaid", [(1, "a")])
+    base = observe_model(warehouse.reader, a_model("unsaid")).base
+    assert base is not None
+    assert base.merged is None
+
+
+def test_a_lineage_follows_parents_and_not_everything_that_is_there(shop, writing) -> None:
+    warehouse, _ = shop
+    warehouse.create("rolled__changes", writing.changes, arctic_kind="changes")
+    first = warehouse.append("rolled__changes", [(1, "a", "insert")])
+    lost = warehouse.append("rolled__changes", [(2, "b", "insert")])
+    warehouse.load("rolled__changes").manage_snapshots().rollback_to_snapshot(first.snapshot).commit()
+    last = warehouse.append("rolled__changes", [(3, "c", "insert")])
+    changes = observe_model(warehouse.reader, a_model("rolled")).changes
+    assert changes is not None
+    assert [commit.version for commit in changes.commits] == [first, last]
+    assert changes.parents[lost.snapshot] == first.snapshot
+
+
+def test_expired_versions_leave_a_shorter_lineage(shop, writing) -> None:
+    warehouse, _ = shop
+    warehouse.create("expired__changes", writing.changes, arctic_kind="changes")
+    versions = [warehouse.append("expired__changes", [(i, "a", "insert")]) for i in range(3)]
+    warehouse.load("expired__changes").maintenance.expire_snapshots().by_id(versions[0].snapshot).commit()
+    changes = observe_model(warehouse.reader, a_model("expired")).changes
+    assert changes is not None
+    assert [commit.version for commit in changes.commits] == versions[1:]
+
+
+def test_a_dropped_and_recreated_table_has_another_identity(shop) -> None:
+    warehouse, _ = shop
+    seen = []
+    for _ in range(2):
+        warehouse.create("again")
+        warehouse.append("again", [(1, "a")])
+        source = observe_source(warehouse.reader, TableName("lake", "dwd", "again"))
+        assert source is not None
+        seen.append(source.version)
+        warehouse.reader.catalog.drop_table(("dwd", "again"))
+    assert seen[0].table != seen[1].table
+    assert seen[0].sequence == seen[1].sequence
+
+
+def test_an_upstream_model_is_read_through_its_change_table_and_any_other_table_by_itself(shop) -> None:
+    warehouse, made = shop
+    model = observe_source(warehouse.reader, ODS.table)
+    assert model is not None
+    assert (model.kind, model.version, model.columns) == ("changes", made["ods"][3], CHANGE_COLUMNS)
+    table = observe_source(warehouse.reader, TableName("lake", "dwd", "plain"))
+    assert table is not None
+    assert (table.kind, table.version, table.columns, table.format_version) == ("table", made["plain"], COLUMNS, 2)
+    log = observe_source(warehouse.reader, ODS.table.changes)
+    assert log is not None
+    assert (log.kind, log.version) == ("table", made["ods"][3])
+
+
+def test_what_is_no_table_or_has_no_snapshot_is_no_source(shop) -> None:
+    warehouse, _ = shop
+    assert observe_source(warehouse.reader, TableName("lake", "dwd", "report")) is None
+    assert observe_source(warehouse.reader, TableName("lake", "dwd", "nothing")) is None
+    warehouse.create("empty")
+    assert observe_source(warehouse.reader, TableName("lake", "dwd", "empty")) is None
+
+
+def test_a_view_can_be_looked_through_and_a_table_cannot(shop) -> None:
+    warehouse, _ = shop
+    assert view_sql(warehouse.reader, TableName("lake", "dwd", "report")) == "select * from dwd.ods"
+    assert view_sql(warehouse.reader, TableName("lake", "dwd", "ods")) is None
+    assert reader_view(warehouse.reader, TableName("lake", "dwd", "report")) == ViewState(COLUMNS, None, None, None)
+    assert reader_view(warehouse.reader, TableName("lake", "dwd", "ods")) is None
+
+
+def test_a_plain_select_has_read_only_what_base_and_view_show(shop, writing) -> None:
+    warehouse, made = shop
+    assert observe_readable(warehouse.reader, TableName("lake", "dwd", "nothing")) is None
+    for name, version in (("plain", made["plain"]), ("ods", made["ods"][3]), ("dwd", made["dwd"][3])):
+        source = observe_readable(warehouse.reader, TableName("lake", "dwd", name))
+        assert source is not None
+        assert source.version == version
+    warehouse.create("behind__changes", writing.changes, arctic_kind="changes")
+    merged, newer = (warehouse.append("behind__changes", [(i, "a", "insert")]) for i in (1, 2))
+    warehouse.create("behind", arctic_kind="base")
+    warehouse.append("behind", [(1, "a")], **writing.merged_to(merged))
+    behind = TableName("lake", "dwd", "behind")
+    readable, source = observe_readable(warehouse.reader, behind), observe_source(warehouse.reader, behind)
+    assert readable is not None
+    assert source is not None
+    assert (readable.version, source.version) == (merged, newer)
+    assert readable.commits == source.commits
+
+
+def test_a_view_that_pins_an_older_version_is_read_at_that_version(shop, writing) -> None:
+    warehouse, _ = shop
+    warehouse.create("late__changes", writing.changes, arctic_kind="changes")
+    pinned, _newer = (warehouse.append("late__changes", [(i, "a", "insert")]) for i in (1, 2))
+    warehouse.create_view("late", "select 1", arctic_changes_snapshot=str(pinned.snapshot))
+    source = observe_readable(warehouse.reader, TableName("lake", "dwd", "late"))
+    assert source is not None
+    assert source.version == pinned

@@ -1,0 +1,299 @@
+"""Settling: base and view catch up with the change table, whoever died or raced on the way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
+from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import RUN
+from arctic_runtime.plan.settle import BRANCH_PREFIX, FOLD_COMMITS, FOLD_FRACTION, settle, stale_branches
+
+TABLE = TableName("lake", "dwd", "orders")
+COLUMNS = (Column("id", "int"), Column("value", "int"))
+ON_WRITE = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id"))
+ON_READ = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id", merge="on_read"))
+MODELS = pytest.mark.parametrize("model", [ON_WRITE, ON_READ], ids=["on_write", "on_read"])
+
+
+def v(number: int) -> Version:
+    return Version("log", 100 + number, number)
+
+
+def a_log(*rows: int, run: bool = True) -> ChangeTableState:
+    """A change table whose commits, versions 1, 2, …, added so many rows each."""
+    summary = {RUN: "token"} if run else {}
+    commits = tuple(Commit(v(i), None, "append", n, 10 * n, summary, 0) for i, n in enumerate(rows, 1))
+    return ChangeTableState("log", COLUMNS, commits, {})
+
+
+def a_base(merged: Version | None, rows: int = 100, snapshot: int = 7) -> BaseState:
+    return BaseState("base", COLUMNS, snapshot, merged, rows, {})
+
+
+def a_view(base: int, merged: int, head: int, columns: tuple[Column, ...] = COLUMNS) -> ViewState:
+    return ViewState(columns, base, 100 + merged, 100 + head)
+
+
+@MODELS
+@pytest.mark.parametrize(
+    "state",
+    [
+        TableState(),
+        TableState(a_log()),
+        TableState(a_log(0, run=False)),
+        TableState(a_log(0, 5, run=False)),
+    ],
+    ids=["nothing there", "no snapshot", "just created", "no run yet"],
+)
+def test_before_the_first_run_nothing_follows(model: Model, state: TableState) -> None:
+    assert settle(model, state) == ()
+
+
+@MODELS
+def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
+    assert settle(model, TableState(a_log(0, 5, 0, 3, 0))) == (CreateBase(model.base, v(4), 80),)
+
+
+@MODELS
+def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
+    assert settle(model, TableState(a_log(0, 0))) == (CreateBase(model.base, v(1), 0),)
+
+
+def test_a_base_merged_on_write_is_merged_as_soon_as_it_is_behind() -> None:
+    steps = settle(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))))
+    assert steps == (MergeBase(TABLE, expected=7, start=v(1), end=v(4), commits=2),)
+
+
+@pytest.mark.parametrize("log", [a_log(5), a_log(5, 0, 0)])
+def test_where_nothing_is_behind_nothing_is_done(log: ChangeTableState) -> None:
+    assert settle(ON_WRITE, TableState(log, a_base(v(1)))) == ()
+    assert settle(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1))) == ()
+
+
+def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
+    assert settle(ON_WRITE, TableState(a_log(5), a_base(v(2)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "base_rows", "folds"),
+    [
+        ([25], 100, False),
+        ([26], 100, True),
+        ([13, 13], 100, True),
+        ([1], 0, True),
+        ([1] * (FOLD_COMMITS - 1), 10_000, False),
+        ([1] * FOLD_COMMITS, 10_000, True),
+        ([0, 1] * (FOLD_COMMITS - 1), 10_000, False),
+    ],
+)
+def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
+    rows: list[int], base_rows: int, folds: bool
+) -> None:
+    assert FOLD_FRACTION == 0.25
+    (step,) = settle(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)))
+    assert isinstance(step, MergeBase if folds else ReplaceView)
+    assert step.commits == len([n for n in rows if n])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        None,
+        a_view(6, 1, 3),
+        a_view(7, 0, 3),
+        a_view(7, 1, 2),
+        a_view(7, 1, 3, COLUMNS[:1]),
+        a_view(7, 1, 3, (COLUMNS[0], Column("old", "int"))),
+    ],
+    ids=["missing", "old base", "old start", "old head", "a column less", "a column renamed"],
+)
+def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewState | None) -> None:
+    steps = settle(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view))
+    assert steps == (ReplaceView(TABLE, base_snapshot=7, merged=v(1), head=v(3), commits=2),)
+
+
+@MODELS
+@pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
+def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
+    with pytest.raises(CorruptState, match="not known up to which version") as raised:
+        settle(model, TableState(a_log(5, 1), a_base(merged)))
+    assert "drop the base" in str(raised.value)
+
+
+def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
+    view, table = Stranger(TABLE, "view"), Stranger(TABLE, "table")
+    create = CreateBase(TABLE, v(1), 50)
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=view)) == (DropStranger(view), create)
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE, v(1), 50, replaces=True),)
+    assert settle(ON_READ, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE.base, v(1), 50),)
+    steps = settle(ON_READ, TableState(a_log(5), a_base(v(1)), stranger=table))
+    assert steps == (DropStranger(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
+    assert settle(ON_WRITE, TableState(a_log(0, run=False), stranger=view)) == ()
+
+
+# Branches.
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_branch_that_could_still_win_is_never_dropped(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 8))
+    parents: dict[int, int | None] = {101: None}
+    for snapshot in range(102, 101 + size):
+        parents[snapshot] = data.draw(st.sampled_from([None, *parents]))
+    head = data.draw(st.sampled_from(list(parents)))
+    tips = st.dictionaries(st.sampled_from(["arctic_a", "arctic_b", "main", "audit"]), st.sampled_from(list(parents)))
+    branches = data.draw(tips)
+    base = BaseState("base", COLUMNS, head, v(1), 0, {}, branches, parents)
+    log = ChangeTableState("log", COLUMNS, (Commit(v(head - 100), None, "append", 1, 1, {}, 0),), {}, branches, parents)
+
+    def can_win(tip: int | None) -> bool:
+        return tip is not None and (tip == head or can_win(parents[tip]))
+
+    doomed = {n for n, tip in branches.items() if n.startswith(BRANCH_PREFIX) and not can_win(tip)}
+    steps = stale_branches(ON_WRITE, TableState(log, base))
+    assert {step.table for step in steps} == ({TABLE, TABLE.changes} if doomed else set())
+    assert all(step == DropBranches(step.table, tuple(sorted(doomed))) for step in steps)
+
+
+def test_without_relations_there_are_no_branches() -> None:
+    assert stale_branches(ON_WRITE, TableState()) == ()
+
+
+# The whole, as a toy: what the steps do to a log, a base and a view, interleaved with crashes and races.
+
+
+class LostRace(Exception):
+    pass
+
+
+@dataclass
+class Toy:
+    """Change rows are (key, value), a value of None deletes; a base is kept at every snapshot it ever had."""
+
+    log: list[list[tuple[int, int | None]]] = field(default_factory=list)
+    bases: dict[int, tuple[dict[int, int], int]] = field(default_factory=dict)
+    base: int | None = None
+    view: ViewState | None = None
+
+    def observe(self) -> TableState:
+        base = None
+        if self.base is not None:
+            rows, merged = self.bases[self.base]
+            base = a_base(v(merged), len(rows), self.base)
+        return TableState(a_log(*map(len, self.log)), base, self.view)
+
+    def folded(self, start: int, end: int, rows: Mapping[int, int]) -> dict[int, int]:
+        """Rows with the commits after version `start` and up to `end` applied."""
+        result = dict(rows)
+        for commit in self.log[start:end]:
+            for key, value in commit:
+                result.pop(key, None)
+                if value is not None:
+                    result[key] = value
+        return result
+
+    def perform(self, step: Step) -> None:
+        match step:
+            case CreateBase(_, version):
+                if self.base is not None:
+                    raise LostRace
+                self._commit(self.folded(0, version.sequence, {}), version.sequence)
+            case MergeBase(_, expected, start, end, commits):
+                if self.base != expected:
+                    raise LostRace
+                rows, merged = self.bases[expected]
+                assert start == v(merged)
+                assert commits == len([c for c in self.log[merged : end.sequence] if c])
+                self._commit(self.folded(merged, end.sequence, rows), end.sequence)
+            case ReplaceView(_, base_snapshot, merged_to, head, commits):
+                assert commits == len([c for c in self.log[merged_to.sequence : head.sequence] if c])
+                self.view = ViewState(COLUMNS, base_snapshot, merged_to.snapshot, head.snapshot)
+            case _:
+                raise AssertionError(step)
+
+    def _commit(self, rows: dict[int, int], merged: int) -> None:
+        self.base = len(self.bases) + 1
+        self.bases[self.base] = (rows, merged)
+
+    def truth(self, version: int) -> dict[int, int]:
+        return self.folded(0, version, {})
+
+    def check_readers(self) -> None:
+        """At any moment, what can be read is the table as it was at some version."""
+        for rows, merged in self.bases.values():
+            assert rows == self.truth(merged)
+        if self.view is not None:
+            assert self.view.base_snapshot is not None
+            assert self.view.merged is not None
+            assert self.view.head is not None
+            rows, merged = self.bases[self.view.base_snapshot]
+            assert merged == self.view.merged - 100
+            head = self.view.head - 100
+            assert self.folded(merged, head, rows) == self.truth(head)
+
+    def read(self, model: Model) -> dict[int, int]:
+        if model.config.merge == "on_write":
+            assert self.base is not None
+            return self.bases[self.base][0]
+        assert self.view is not None
+        assert self.view.base_snapshot is not None
+        assert self.view.merged is not None
+        assert self.view.head is not None
+        rows, _ = self.bases[self.view.base_snapshot]
+        return self.folded(self.view.merged - 100, self.view.head - 100, rows)
+
+
+_commits = st.dictionaries(st.integers(0, 5), st.integers(0, 3) | st.none(), max_size=4).map(lambda d: list(d.items()))
+_events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash", "settle"])), max_size=25)
+
+
+def settled(toy: Toy, model: Model) -> None:
+    """As a run does it: observe, perform, observe again, until nothing is left."""
+    for _ in range(4):
+        steps = settle(model, toy.observe())
+        if not steps:
+            return
+        for step in steps:
+            toy.perform(step)
+            toy.check_readers()
+    raise AssertionError("settling does not end")
+
+
+@MODELS
+@settings(max_examples=40)
+@given(events=_events, chance=st.randoms(use_true_random=False))
+def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model, events: list[Any], chance) -> None:
+    toy = Toy([[]])
+    planned: list[Step] = []  # what other runs observed earlier and have yet to do
+    for event in events:
+        match event:
+            case "observe":
+                planned.extend(settle(model, toy.observe()))
+            case "act" if planned:
+                with contextlib.suppress(LostRace):
+                    toy.perform(planned.pop(chance.randrange(len(planned))))
+            case "crash":
+                planned.clear()
+            case "settle":
+                settled(toy, model)
+                assert toy.read(model) == toy.truth(len(toy.log))
+            case list():
+                toy.log.append(event)
+        toy.check_readers()
+    settled(toy, model)
+    assert toy.read(model) == toy.truth(len(toy.log))
+    assert settle(model, toy.observe()) == ()

@@ -1,0 +1,77 @@
+"""Steps: every one can be told to people in one line."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from arctic_runtime.model.columns import Column, SchemaChange, find_column, plain_columns
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.step import (
+    AppendChanges,
+    CreateBase,
+    CreateChangeTable,
+    Decision,
+    DropBranches,
+    DropStranger,
+    EvolveSchema,
+    MergeBase,
+    ReplaceView,
+    Step,
+    describe,
+)
+from arctic_runtime.model.table import Transform
+from arctic_runtime.model.version import Version
+
+ORDERS = TableName("lake", "dwd", "orders")
+V = Version("t", 1, 1)
+ADD = SchemaChange((Column("a", "int"),), (Column("b", "bigint"),), ("c", "d"))
+DONE: dict[Step, str] = {
+    DropStranger(Stranger(ORDERS, "view")): "drop view lake.dwd.orders, which this model did not make",
+    DropBranches(ORDERS, ("x", "y")): "drop 2 branch(es) left on lake.dwd.orders",
+    CreateChangeTable(ORDERS.changes, (), "bigint"): "create change table lake.dwd.orders__changes",
+    EvolveSchema(ORDERS, ADD, False): "change columns of lake.dwd.orders: add a int, widen b to bigint, drop c, drop d",
+    CreateBase(ORDERS, V, 10): "create lake.dwd.orders from its changes",
+    MergeBase(ORDERS, 1, None, V, 3): "merge 3 commit(s) of changes into lake.dwd.orders",
+    ReplaceView(ORDERS, 1, V, V, 2): "replace view lake.dwd.orders: base and 2 commit(s) of changes",
+}
+
+
+@pytest.mark.parametrize("step", DONE, ids=lambda step: type(step).__name__)
+def test_a_step_is_told_in_one_line(step: Step) -> None:
+    assert describe(step) == DONE[step]
+
+
+def test_the_transaction_is_told_with_its_mode_and_reason() -> None:
+    step = AppendChanges(ORDERS.changes, 1, Decision("full", "FULL_REFRESH"))
+    assert describe(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
+
+
+def test_no_kind_of_step_is_left_untold() -> None:
+    assert {*map(type, DONE), AppendChanges} == set(get_args(Step))
+
+
+def test_columns_are_found_whatever_their_case_and_change_rows_can_be_stripped() -> None:
+    columns = tuple(Column(name, "int") for name in ("Id", "x", "_action", "_ts", "_seq", "_before"))
+    assert find_column(columns, "iD") == columns[0]
+    assert find_column(columns, "nope") is None
+    assert plain_columns(columns) == columns[:2]
+
+
+def test_a_change_of_columns_is_empty_only_without_any_part() -> None:
+    assert SchemaChange().is_empty
+    assert not any(SchemaChange(**part).is_empty for part in ({"add": ADD.add}, {"widen": ADD.widen}, {"drop": ("c",)}))
+
+
+@pytest.mark.parametrize(
+    ("transform", "text"),
+    [
+        (Transform("identity", "region"), "region"),
+        (Transform("days", "ts"), "days(ts)"),
+        (Transform("bucket", "id", 16), "bucket(16, id)"),
+    ],
+)
+def test_a_transform_is_told_as_it_is_written(transform: Transform, text: str) -> None:
+    assert str(transform) == text
