@@ -23,7 +23,7 @@ _SPELLINGS = (
 )
 """What sqlglot writes otherwise than Spark → what Spark writes."""
 
-_PLAIN_TYPE = re.compile(r"[A-Za-z0-9_<>:,() ]+")
+_PLAIN_TYPE = re.compile(r"[A-Za-z0-9_<>:,()]+")
 _NESTED_MAP = re.compile(r".+map<")
 
 NOT_BUCKETS = ("boolean", "float", "double", "struct", "array", "map", "variant", "void", "interval")

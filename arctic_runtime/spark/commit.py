@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -22,8 +23,12 @@ from arctic_runtime.spark.statement import Sql, name, number, statement, text
 
 T = TypeVar("T")
 
+# Errors of Iceberg that Spark does not know come as py4j's.
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+
 LOCK_WAIT_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.2
+DROP_ATTEMPTS = 5
 
 _LOCKED = ("SQLITE_BUSY", "database is locked", "SQLITE_LOCKED")
 _CONFLICT = (
@@ -62,14 +67,12 @@ def swap_in(
         result = write(table.branch(branch))
         try:
             fast_forward(spark, table, branch)
-        except (ArcticError, PySparkException) as error:
+        except (ArcticError, *SPARK_ERRORS) as error:
             if not _went_through(spark, table, branch, what, error):
                 raise
         return result
     finally:
-        # What is done stays done where this fails; a later run drops the branch.
-        with suppress(ArcticError, PySparkException):
-            _drop_branch(spark, table, branch)
+        _clear_away(spark, table, branch)
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
@@ -88,7 +91,7 @@ def _went_through(spark: SparkSession, table: TableName, branch: str, what: str,
     try:
         refs = spark.table(name(*table.parts, "refs")).where(F.col("name").isin("main", branch))
         tips = attempt(lambda: [row["snapshot_id"] for row in refs.collect()], what)
-    except (ArcticError, PySparkException):
+    except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
             f"It is not known whether a commit went through.\n  while: {what}\n  found: {error}\n"
             "  what to do: run again; the next run looks for it first and applies nothing twice"
@@ -100,6 +103,14 @@ def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ..
     """Drops branches, those that are gone already too."""
     for branch in branches:
         _drop_branch(spark, table, branch)
+
+
+def _clear_away(spark: SparkSession, table: TableName, branch: str) -> None:
+    """Drops a branch that has served; what was done stays done where that fails, and a later run drops it."""
+    for _ in range(DROP_ATTEMPTS):
+        with suppress(ArcticError, *SPARK_ERRORS):
+            _drop_branch(spark, table, branch)
+            return
 
 
 def _drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
@@ -121,7 +132,7 @@ def write_once(action: Callable[[], T], what: str) -> T:
     """
     try:
         return action()
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         reason = str(error)
         if any(sign in reason for sign in _LOCKED):
             raise CommitConflict(f"The catalog was locked.\n  while: {what}") from error
@@ -138,7 +149,7 @@ def attempt(action: Callable[[], T], what: str) -> T:
     while True:
         try:
             return action()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             reason = str(error)
             if not any(sign in reason for sign in _LOCKED):
                 raise _explained(error, reason, what) from error
@@ -151,8 +162,9 @@ def attempt(action: Callable[[], T], what: str) -> T:
             time.sleep(LOCK_POLL_SECONDS)
 
 
-def _explained(error: PySparkException, reason: str, what: str) -> Exception:
-    first = reason.splitlines()[0] if reason else type(error).__name__
+def _explained(error: Exception, reason: str, what: str) -> Exception:
+    said = str(error.java_exception) if isinstance(error, Py4JJavaError) else reason
+    first = said.splitlines()[0] if said else type(error).__name__
     if any(sign in reason for sign in _CONFLICT):
         return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {first}")
     if any(sign in reason for sign in _READ_ONLY):

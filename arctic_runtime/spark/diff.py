@@ -102,7 +102,7 @@ def refresh_changes(
         _TS: F.coalesce(_TS, now),
         _SEQ: F.coalesce(_SEQ, last),
     }
-    return _emit(_keep_what_is_not_given(joined.withColumns(told), shape), shape, F.lit(ordered))
+    return _emit(_keep_what_is_not_given(joined.withColumns(told), shape), shape)
 
 
 def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -119,7 +119,9 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     if base is None:
         return _without_before(events, shape)
     before = base.select(*images("b", shape, base.columns), F.lit(True).alias(_HAS_BEFORE))
-    found = events.hint("shuffle_hash").join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
+    # Gathered first: events that are spread by their key already would make Spark spread the base in the same way.
+    few = events.hint("rebalance").hint("shuffle_hash")
+    found = few.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
     if unmerged is None:
         return found
     newer = unmerged.select(*images("c", shape, unmerged.columns), F.col(ACTION).alias("unmerged"))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.functions import partitioning
 from typing_extensions import assert_never
 
 from arctic_runtime.errors import DataError
@@ -105,7 +104,7 @@ def append_changes(
     Rows under an action of `FLAWS` are never published: they end the attempt with a DataError that shows some.
     """
     seen = Observation()
-    looked_up = context.model.config.changelog == "lookup"
+    looked_up = context.model.config.changelog == "lookup" or step.decision.mode != "incremental"
     counts = [_count(action, shape, looked_up).alias(action) for action in (*_ACTIONS, *FLAWS)]
     # A lookup leaves a part for every node of the base; a first load is already in as many parts as its size needs.
     gathered = rows if context.state.base is None else rows.hint("rebalance")
@@ -187,37 +186,14 @@ def _create(
     summary: Mapping[str, str],
     replaces: bool = False,
 ) -> None:
-    if any(transform.unit == "truncate" for transform in transforms):
-        _create_by_statement(context, table, rows, properties, transforms, summary, replaces)
-        return
-    writer = rows.writeTo(name(*table.parts)).using("iceberg").option("distribution-mode", "none")
-    for key, value in properties.items():
-        writer = writer.tableProperty(key, value)
-    for key, value in summary.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    if transforms:
-        first, *others = [_partitioning(transform) for transform in transforms]
-        writer = writer.partitionedBy(first, *others)
-    attempt(writer.createOrReplace if replaces else writer.create, f"create {table}")
-
-
-def _create_by_statement(
-    context: Context,
-    table: TableName,
-    rows: DataFrame,
-    properties: Mapping[str, str],
-    transforms: Sequence[Transform],
-    summary: Mapping[str, str],
-    replaces: bool,
-) -> None:
-    """The same in SQL, for transforms that the DataFrame API can't say."""
+    """A table in one commit; by a statement, since the DataFrame API knows no truncate and quotes no column here."""
     spark, view = context.spark, f"arctic_create_{context.token}"
     create = statement(
-        "CREATE {or_replace}TABLE {table} USING iceberg PARTITIONED BY ({transforms}) TBLPROPERTIES ({properties}) "
+        "CREATE {or_replace}TABLE {table} USING iceberg {partitioned}TBLPROPERTIES ({properties}) "
         "AS SELECT * FROM {view}",
         or_replace=Sql("OR REPLACE " if replaces else ""),
         table=name(*table.parts),
-        transforms=listed([_partitioning_sql(transform) for transform in transforms]),
+        partitioned=_partitioned(transforms),
         properties=property_list(properties.items()),
         view=name(view),
     )
@@ -263,28 +239,13 @@ def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
     return (Transform("bucket", model.config.hash_key, nodes),) if model.config.hash_key else ()
 
 
-def _partitioning(transform: Transform) -> Expression:
-    source = column(transform.column)
-    match transform.unit:
-        case "identity":
-            return source
-        case "bucket":
-            return partitioning.bucket(transform.parameter or 1, source)
-        case "years":
-            return partitioning.years(source)
-        case "months":
-            return partitioning.months(source)
-        case "days":
-            return partitioning.days(source)
-        case "hours":
-            return partitioning.hours(source)
-        case "truncate":
-            raise TypeError("the DataFrame API has no such transform; _create_by_statement says it")
-        case _:
-            assert_never(transform.unit)
+def _partitioned(transforms: Sequence[Transform]) -> Sql:
+    if not transforms:
+        return Sql("")
+    return statement("PARTITIONED BY ({transforms}) ", transforms=listed([_transform(part) for part in transforms]))
 
 
-def _partitioning_sql(transform: Transform) -> Sql:
+def _transform(transform: Transform) -> Sql:
     source = name(transform.column)
     if transform.unit == "identity":
         return source

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from typing_extensions import LiteralString
 
+from arctic_runtime.errors import ConfigError
+
 
 class Sql(str):
     """Text that is safe inside a statement; made by the functions of this module only."""
@@ -18,7 +20,13 @@ class Sql(str):
 
 
 def name(*parts: str) -> Sql:
-    """A name of one or more levels, each quoted."""
+    """A name of one or more levels, each quoted; raises ConfigError for one that Spark would change."""
+    for part in parts:
+        if "${" in part:
+            raise ConfigError(
+                f"{part!r} can't be a name: Spark replaces what looks like a variable, also inside quotes.\n"
+                "  what to do: choose a name without `${`"
+            )
     return Sql(".".join(f"`{part.replace('`', '``')}`" for part in parts))
 
 
@@ -31,7 +39,17 @@ def text(value: str) -> Sql:
     return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
 
 
-_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x00": "\\000", "\x1a": "\\Z"}
+# Spark replaces `${…}` also inside literals, but not where the sign is written by its number.
+_ESCAPES = {
+    "$": "\\u0024",
+    "\\": "\\\\",
+    "'": "\\'",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\x00": "\\000",
+    "\x1a": "\\Z",
+}
 
 
 def properties(values: Iterable[tuple[str, str]]) -> Sql:

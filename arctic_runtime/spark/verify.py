@@ -49,6 +49,7 @@ def verify(run: Run) -> tuple[Finding, ...]:
     return (
         _query_gives_the_table(run, state, upstreams),
         _changes_fold_to_the_table(run, state),
+        _keys_are_unique(run, state),
         *_history(run, state),
     )
 
@@ -91,6 +92,15 @@ def _changes_fold_to_the_table(run: Run, state: TableState) -> Finding:
     newest = newest_changes(changes, run.model.config.primary_key, len(state.changes.after(None)))
     folded = newest.where(F.col(ACTION) != DELETE)
     return _compared(run, state, folded, "the changes fold to the table")
+
+
+def _keys_are_unique(run: Run, state: TableState) -> Finding:
+    """A comparison by key would not see that a row is there twice."""
+    table = current_rows(run.session(), run.model, state)
+    assert table is not None
+    key = [column(part) for part in run.model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
+    counted = table.groupBy(*key).agg(F.count(F.lit(1)).alias("__arctic_rows"))
+    return _finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1))
 
 
 def _compared(run: Run, state: TableState, expected: DataFrame, check: str) -> Finding:

@@ -89,8 +89,10 @@ def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...],
     if not step.commits:
         return base
     return statement(
-        "{base} LEFT ANTI JOIN {log} c ON {on} UNION ALL SELECT {columns} FROM {newest} t WHERE t._action <> 'delete'",
+        "{base} LEFT ANTI JOIN (SELECT {key} FROM {log}) c ON {on} "
+        "UNION ALL SELECT {columns} FROM {newest} t WHERE t._action <> 'delete'",
         base=base,
+        key=listed([name(part) for part in model.config.primary_key] or [Sql("true")]),
         log=_log(model, step),
         on=_on(model),
         columns=listing,

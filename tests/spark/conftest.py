@@ -51,7 +51,7 @@ def reader(environment: SparkEnvironment, spark: SparkSession) -> CatalogReader:
 @pytest.fixture
 def lake(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, namespace: str) -> Warehouse:
     """A namespace of the test's own, to write sources into and run models in."""
-    for key in ("spark.sql.codegen.wholeStage",):
-        spark.conf.set(key, "false")
+    # Compiling plans costs more than running them over a few rows.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return Warehouse(environment, reader, spark, namespace.split(".")[1])

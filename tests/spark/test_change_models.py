@@ -137,7 +137,7 @@ def test_each_event_is_consumed_once(lake: Warehouse) -> None:
     assert lake.broken(model) == []
 
 
-@pytest.mark.parametrize("changelog", ["lookup", "input"])
+@pytest.mark.parametrize("changelog", ["lookup", pytest.param("input", marks=pytest.mark.slow)])
 def test_older_events_that_arrive_late_lose(lake: Warehouse, changelog: str) -> None:
     model = cdc(lake, changelog=changelog)
     steps: list[list[Event]] = [
@@ -158,7 +158,7 @@ def test_older_events_that_arrive_late_lose(lake: Warehouse, changelog: str) -> 
         assert [(row["_action"], row["_seq"], row["_before"]) for row in tombstones] == [("delete", 50, None)]
 
 
-@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+@pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_an_input_changelog_stores_what_the_origin_said(lake: Warehouse, merge: str) -> None:
     model = cdc(lake, changelog="input", merge=merge)
     lake.append("events", [(1, "x", 1, "c", 1), (2, "y", 2, "c", 2), (3, "z", 3, "c", 3)], EVENTS)
@@ -173,10 +173,9 @@ def test_an_input_changelog_stores_what_the_origin_said(lake: Warehouse, merge: 
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("upper", "lower"), [("on_read", "on_write")])
-def test_changes_of_a_model_feed_the_next_one(lake: Warehouse, upper: str, lower: str) -> None:
+def test_changes_of_a_model_feed_the_next_one(lake: Warehouse) -> None:
     columns = "id int, a string, b int"
-    upstream = lake.model("up", "select * from {s}", primary_key="id", merge=upper)
+    upstream = lake.model("up", "select * from {s}", primary_key="id", merge="on_read")
     lake.load("s", [(1, "x", 1), (2, "y", 2), (3, "z", None)], columns)
     lake.run(upstream)
     downstream = lake.model(
@@ -185,7 +184,6 @@ def test_changes_of_a_model_feed_the_next_one(lake: Warehouse, upper: str, lower
         primary_key="id",
         input="changes",
         delete_when="_action = 'delete'",
-        merge=lower,
     )
     lake.run(downstream)
     for rows in ([(1, "x", 7), (2, "n", 2), (4, "k", 4)], [(1, "x", 7), (4, "l", 4), (3, "again", 3)]):
@@ -199,9 +197,12 @@ def test_changes_of_a_model_feed_the_next_one(lake: Warehouse, upper: str, lower
 
 
 FLAWS: dict[str, tuple[list[tuple[Any, ...]], str]] = {
-    "null key": ([(None, "x", 1, "c", 1)], r"1 of 1 events have a null in the primary key \(id\).*'a': 'x'"),
-    "null sequence": ([(1, "x", 1, "c", None)], r"null in `sequence_by` \(lsn\).*'id': 1"),
-    "tie": ([(1, "x", 1, "c", 1), (1, "y", 1, "c", 1)], r"tied in `sequence_by` \(lsn\).*'id': 1"),
+    "null key": (
+        [(None, "x", 1, "c", 1)],
+        r"1 of 1 events have a null in the primary key \(id\); nothing was written.*'a': 'x'",
+    ),
+    "null sequence": ([(1, "x", 1, "c", None)], r"null in `sequence_by` \(lsn\).*nothing was written.*'id': 1"),
+    "tie": ([(1, "x", 1, "c", 1), (1, "y", 1, "c", 1)], r"tied in `sequence_by` \(lsn\).*nothing was written.*'id': 1"),
 }
 
 
@@ -213,7 +214,7 @@ def test_events_without_a_key_or_a_place_are_shown_and_nothing_is_written(lake: 
         lake.run(model)
         lake.append_v2(source, rows, EVENTS)
         head = lake.head(model)
-        with pytest.raises(DataError, match=f"(?s)nothing was written.*{message}|{message}.*nothing was written"):
+        with pytest.raises(DataError, match=f"(?s){message}"):
             lake.run(model)
         assert (lake.head(model), lake.rows(model)) == (head, [(9, "sound", 9)]), flaw
 
@@ -245,6 +246,13 @@ def rolled_back(lake: Warehouse) -> None:
     lake.spark.sql(f"call lake.system.rollback_to_snapshot('{table}', {first})").collect()
 
 
+def rolled_back_and_continued(lake: Warehouse) -> None:
+    lake.append("events", [(3, "z", 3, "c", 3)], EVENTS)
+    lake.run(cdc(lake))
+    rolled_back(lake)
+    lake.append("events", [(4, "k", 4, "c", 4)], EVENTS)
+
+
 def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh_repairs(lake: Warehouse) -> None:
     model = cdc(lake)
     lake.append("events", [(1, "x", 1, "c", 1)], EVENTS)
@@ -252,12 +260,13 @@ def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh
     lake.run(model)
     cases: list[tuple[Callable[[Warehouse], None], str, list[tuple[Any, ...]]]] = [
         (rolled_back, "rolled back", [(1, "x", 1)]),
-        (overwritten, "found: (delete|overwrite)", []),
+        (rolled_back_and_continued, "rolled back", [(1, "x", 1), (4, "k", 4)]),
+        (overwritten, "found: (delete|overwrite)", [(4, "k", 4)]),
         (recreated, "dropped and created again", [(7, "new", 7)]),
     ]
     for change, message, left in cases:
-        rows = lake.rows(model)
         change(lake)
+        rows = lake.rows(model)
         with pytest.raises(SourceError, match=message):
             lake.run(model, refuse)
         assert lake.rows(model) == rows

@@ -128,7 +128,7 @@ def test_keys_can_have_several_columns_and_tables_no_other(lake: Warehouse) -> N
     assert lake.broken(composite) == []
 
 
-@both_merges
+@mostly_on_read
 def test_a_table_without_a_key_has_one_row(lake: Warehouse, merge: str) -> None:
     for n, expected in ((1, (1, 0, 0)), (2, (0, 1, 0))):
         model = lake.model("one", f"select {n} as n, 'x' as v", primary_key=[], merge=merge)

@@ -310,7 +310,7 @@ def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatc
     name = TableName("lake", "dwd", "dwd_flights")
     decision = step.Decision("full", "NOT_INCREMENTAL", windows)
     plan = SimpleNamespace(decision=decision, steps=(step.AppendChanges(name.changes, 1, decision),))
-    model = SimpleNamespace(table=name)
+    model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
     desk = SimpleNamespace(
         project=SimpleNamespace(one=lambda _: model),
         options=SimpleNamespace(model="dwd_flights"),

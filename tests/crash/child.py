@@ -1,0 +1,61 @@
+"""A process that runs a model and kills itself while one of its writes is under way.
+
+Arguments: the warehouse, the schema, the model's name, and the table whose new files are the sign to die.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.spark import execute
+from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.session import SparkEnvironment
+
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.memory": "1g",
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def main(warehouse: str, schema: str, name: str, dies_at: str, sql: str) -> None:
+    profile = Profile.embedded(warehouse, settings=SETTINGS)
+    files = Path(warehouse) / schema / dies_at / "data"
+    original = execute.write_once
+
+    def write_once(action: Callable[[], Any], what: str) -> Any:
+        if dies_at in what:
+            before = count(files)
+            threading.Thread(target=die_with_more_than, args=(files, before), daemon=True).start()
+        return original(action, what)
+
+    execute.write_once = write_once
+    model = Model(TableName("lake", schema, name), sql, configure({"primary_key": "id"}, name))
+    Run(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
+
+
+def die_with_more_than(files: Path, before: int) -> None:
+    while count(files) <= before:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count(files: Path) -> int:
+    return sum(1 for file in files.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,234 @@
+"""Commits happen once and only onto what was observed: races, locks, lost answers and what dead runs left behind."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from arctic_runtime.errors import CommitConflict, CommitUnknown
+from arctic_runtime.model.step import AppendChanges, MergeBase
+from arctic_runtime.spark import commit, execute
+from arctic_runtime.spark import run as running
+from arctic_runtime.spark.run import Run
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from arctic_runtime.model.table import Model
+    from arctic_runtime.spark.run import Outcome
+
+EVENTS = "id int, v string, lsn bigint"
+
+
+def events_model(lake: Warehouse, **config: Any) -> Model:
+    return lake.model(
+        "m", "select id, v, lsn from {changes(events)}", primary_key="id", input="changes", sequence_by="lsn", **config
+    )
+
+
+def once_before(target: object, name: str, intrude: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets somebody else act right before the first call of a function."""
+    original, done = getattr(target, name), []
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not done:
+            done.append(True)
+            intrude()
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(target, name, wrapped)
+
+
+def windows_of(lake: Warehouse, model: Model) -> list[str]:
+    """What each loading commit of the change table consumed."""
+    changes = lake.state(model).changes
+    assert changes is not None
+    return [c.summary["arctic.consumed"] for c in changes.commits if "arctic.run" in c.summary]
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_finds_nothing_new(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, merge: str
+) -> None:
+    model = events_model(lake, merge=merge)
+    lake.append("events", [(1, "a", 1), (2, "b", 2), (3, "c", 3)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, "A", 4)], EVENTS)
+    intruder: list[Outcome] = []
+    session = lake.environment.session()
+    once_before(running, "append_changes", lambda: intruder.append(lake.run(model, lambda: session)), monkeypatch)
+    outcome = lake.run(model)
+    assert lake.actions(intruder[0]) == (0, 1, 0)
+    assert outcome.mode == "unchanged"
+    assert len(windows_of(lake, model)) == len(set(windows_of(lake, model))) == 2
+    assert lake.rows(model) == [(1, "A", 4), (2, "b", 2), (3, "c", 3)]
+    assert lake.branches(model) == set()
+    assert lake.broken(model) == []
+
+
+def test_a_change_that_intrudes_before_the_commit_is_built_upon(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody commits to the change table itself while rows are written to the branch."""
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, "A", 2)], EVENTS)
+    table = lake.sql_name("m__changes")
+    once_before(commit, "fast_forward", lambda: lake.spark.table(table).limit(0).writeTo(table).append(), monkeypatch)
+    assert lake.actions(lake.run(model)) == (0, 1, 0)
+    assert len(windows_of(lake, model)) == 2
+    assert lake.branches(model) == set()
+    assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_of_racing_runs_one_applies_the_window_and_the_others_end_well(lake: Warehouse, count: int) -> None:
+    model = events_model(lake)
+    for number, start in enumerate(range(0, 40, 20)):
+        lake.append("events", [(i % 25, f"v{i}", i) for i in range(start, start + 20)], EVENTS)
+        together = threading.Barrier(count)
+
+        def race(_: int, together: threading.Barrier = together) -> Outcome:
+            session = lake.environment.session()
+            together.wait()
+            return lake.run(model, lambda: session)
+
+        with ThreadPoolExecutor(count) as threads:
+            outcomes = list(threads.map(race, range(count)))
+        did = [outcome for outcome in outcomes if outcome.mode != "unchanged"]
+        assert [sum(outcome.rows.values()) for outcome in did] == [20]
+        assert len(windows_of(lake, model)) == number + 1
+    assert len(lake.rows(model)) == 25
+    assert lake.branches(model) == set()
+    assert lake.broken(model) == []
+
+
+def test_merges_that_race_merge_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1), (2, "b", 2)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(3, "c", 3), (1, "A", 4)], EVENTS)
+    perform, seen = execute.perform, []
+
+    def performed(step: Any, context: Any) -> None:
+        if isinstance(step, MergeBase) and not seen:
+            seen.append(step)
+            session = lake.environment.session()
+            assert lake.run(model, lambda: session).mode == "unchanged"
+        perform(step, context)
+
+    monkeypatch.setattr(running, "perform", performed)
+    assert lake.actions(lake.run(model)) == (1, 1, 0)
+    assert lake.rows(model) == [(1, "A", 4), (2, "b", 2), (3, "c", 3)]
+    base = lake.reader.load_table(lake.namespace, "m")
+    assert len([s for s in base.metadata.snapshots if s.snapshot_id in {r.snapshot_id for r in base.history()}]) == 2
+    assert lake.broken(model) == []
+
+
+def test_a_locked_catalog_is_waited_for(lake: Warehouse) -> None:
+    file = lake.environment.profile.sqlite_file
+    assert file is not None
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, "A", 2)], EVENTS)
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as connection:
+        connection.execute("begin immediate")
+        release = threading.Timer(2.0, lambda: connection.execute("rollback"))
+        release.start()
+        assert lake.actions(lake.run(model)) == (0, 1, 0)
+        release.join()
+    assert lake.broken(model) == []
+
+
+class Lost(PySparkException):
+    """The answer to a commit that went through."""
+
+
+def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = events_model(lake, merge="on_read")
+    lake.append("events", [(i, "a", i) for i in range(9)], EVENTS)
+    lake.run(model)
+    original = commit.fast_forward
+
+    def loses(error: Exception) -> Callable[..., None]:
+        def fast_forward(*args: Any) -> None:
+            original(*args)
+            raise error
+
+        return fast_forward
+
+    for number, error in enumerate((CommitConflict("lost"), Lost("lost"))):
+        lake.append("events", [(1, f"A{number}", 10 + number)], EVENTS)
+        monkeypatch.setattr(commit, "fast_forward", loses(error))
+        assert lake.actions(lake.run(model)) == (0, 1, 0)
+        assert len(windows_of(lake, model)) == number + 2
+    lake.append("events", [(1, "B", 20)], EVENTS)
+    monkeypatch.setattr(commit, "attempt", lambda *_: (_ for _ in ()).throw(Lost("catalog is away")))
+    monkeypatch.setattr(commit, "run", lambda spark, sql: spark.sql(sql).collect())
+    with pytest.raises(CommitUnknown, match="applies nothing twice"):
+        lake.run(model)
+    monkeypatch.undo()
+    assert lake.run(model).mode == "unchanged"
+    assert len(windows_of(lake, model)) == 4
+    assert lake.rows(model)[1] == (1, "B", 20)
+    assert lake.broken(model) == []
+
+
+def test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write may have gone through although its answer says that the catalog was locked."""
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(2, "b", 2)], EVENTS)
+    original, writes = execute.write_once, []
+
+    def write_once(action: Callable[[], Any], what: str) -> Any:
+        def acted() -> Any:
+            writes.append(what)
+            done = action()
+            if len(writes) == 1:
+                raise Lost("[SQLITE_BUSY] The database file is locked")
+            return done
+
+        return original(acted, what)
+
+    monkeypatch.setattr(execute, "write_once", write_once)
+    assert lake.actions(lake.run(model)) == (1, 0, 0)
+    assert [row["id"] for row in lake.log(model)] == [1, 2]
+    assert lake.branches(model) == set()
+    assert lake.broken(model) == []
+
+
+def test_branches_that_can_win_no_more_are_dropped_and_foreign_ones_kept(lake: Warehouse) -> None:
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1)], EVENTS)
+    lake.run(model)
+    for table in ("m", "m__changes"):
+        for branch in ("arctic_dead", "mine"):
+            lake.spark.sql(f"alter table {lake.sql_name(table)} create branch {branch}")
+    for lsn in (2, 3):
+        lake.append("events", [(1, f"v{lsn}", lsn)], EVENTS)
+        lake.run(model)
+    assert lake.branches(model) == {"mine"}
+
+
+def test_a_plan_is_shown_without_spark_and_holds(lake: Warehouse) -> None:
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, "b", 2)], EVENTS)
+    plan = Run(model, lake.reader, lambda: pytest.fail("Spark was asked")).explain()
+    assert plan.decision.mode == "incremental"
+    assert [type(step) for step in plan.steps] == [AppendChanges]
