@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dbt.adapters.factory import reset_adapters
 from dbt.cli.main import dbtRunner
 
 from arctic_runtime import cli
@@ -20,8 +22,11 @@ DAYS = 365
 
 
 @pytest.fixture
-def profiles(tmp_path: Path, warehouse: Path, spark_settings: dict[str, str]) -> Path:
-    """A profile for the sample on this test's own warehouse, with the Spark that the other tests use."""
+def profiles(tmp_path: Path, warehouse: Path, spark_settings: dict[str, str]) -> Iterator[Path]:
+    """A profile for the sample on this test's own warehouse, with the Spark that the other tests use.
+
+    dbt keeps its adapter for the process, so the sample's has to go before the next project comes.
+    """
     target = {
         "type": "arctic",
         "schema": "dwd",
@@ -31,7 +36,8 @@ def profiles(tmp_path: Path, warehouse: Path, spark_settings: dict[str, str]) ->
     }
     profile = {"nyc_flights": {"target": "dev", "outputs": {"dev": target}}}
     (tmp_path / "profiles.yml").write_text(yaml.safe_dump(profile))
-    return tmp_path
+    yield tmp_path
+    reset_adapters()
 
 
 def dbt(command: str, profiles: Path) -> dict[str, dict[str, Any]]:
