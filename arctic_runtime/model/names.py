@@ -11,7 +11,7 @@ CHANGES_SUFFIX = "__changes"
 BASE_SUFFIX = "__base"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
-_ESCAPED = re.compile(r"[%.`()]")
+_ESCAPED = re.compile(r"[%.`()$]")
 _CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
 
 

@@ -280,7 +280,8 @@ def _submit(settings: Mapping[str, str]) -> JavaGateway:
 
 def _collector(settings: Mapping[str, str]) -> list[str]:
     """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one."""
-    chosen = re.search(r"-XX:\+Use\w*GC\b", settings.get("spark.driver.extraJavaOptions", ""))
+    options = [settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")]
+    chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(options))
     return [] if chosen else ["-XX:+UseParallelGC"]
 
 
