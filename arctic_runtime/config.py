@@ -32,11 +32,11 @@ _REQUIRED_BY_TYPE = {
 # Without a shuffle of the base: joins and merges between tables whose partitions correspond.
 _STORAGE_PARTITIONED_JOINS = {
     "spark.sql.sources.v2.bucketing.enabled": "true",
-    "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.shuffle.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled": "true",
-    # Spark 4.1 ends with an internal error where this is on and a query broadcasts a bare scan below such a join, so
-    # only statements of our own, which do not, turn it on.
+    # Spark 4.1 ends with an internal error where one of these two is on and a query broadcasts a bare scan below such a
+    # join, so only statements of our own, which do not, turn them on.
+    "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "false",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "false",
     "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled": "false",
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",

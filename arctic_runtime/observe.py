@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import (
     BaseState,
@@ -59,7 +60,7 @@ def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None
     """
     changes = _load(reader, name.changes)
     if changes is not None and _is_kind(changes, "changes"):
-        return _source(name, "changes", changes)
+        return _with_bases(reader, _source(name, "changes", changes), changes.properties.get(KEY_PROPERTY, ""))
     table = _load(reader, name)
     return _source(name, "table", table) if table is not None else None
 
@@ -195,7 +196,30 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
         commits=commits,
         columns=_columns(table.schema()),
         format_version=table.format_version,
+        snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
+        rows=_live_rows(commits[-1].summary),
+        not_null=tuple(field.name for field in table.schema().fields if field.required),
     )
+
+
+def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> SourceState | None:
+    """An arctic model's state with its key and the snapshots of its base, wherever that stands."""
+    if source is None:
+        return None
+    keyed = replace(source, key=key_names(key))
+    for name in (source.name, source.name.base):
+        table = _load(reader, name)
+        if table is not None and _is_kind(table, "base"):
+            return replace(keyed, base=name, bases=tuple(_merged_snapshots(table)), rows=_base(table).rows)
+    return keyed
+
+
+def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
+    """The snapshots of a base that say which version they are merged to; one between two may be half of a merge."""
+    for snapshot in reversed(list(_lineage(table))):
+        told = decode_versions(_summary(snapshot).get(MERGED)).get("changes")
+        if told is not None:
+            yield snapshot.snapshot_id, told
 
 
 def _newest(commits: tuple[Commit, ...]) -> Version:

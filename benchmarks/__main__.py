@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import overhead, read, upsert
+from benchmarks import layers, overhead, read, upsert
 from benchmarks.measure import Measurement, table, write_json
 
 BENCHMARKS: dict[str, Callable[[int], list[Measurement]]] = {
     "overhead": overhead.measure,
     "upsert": upsert.measure,
     "read": read.measure,
+    "layers": layers.measure,
 }
 
 

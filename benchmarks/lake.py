@@ -79,6 +79,11 @@ def events_model(name: str, **config: Any) -> Model:
     return Model(TableName("lake", NAMESPACE, name), sql, configure(declared, name))
 
 
+def query_model(name: str, sql: str, key: Any, **config: Any) -> Model:
+    """A table that a query says; `config` is what a user would write."""
+    return Model(TableName("lake", NAMESPACE, name), sql, configure({"primary_key": key, **config}, name))
+
+
 def images(key: Any, turn: int) -> list[Any]:
     """The six columns of a row; another `turn` gives other values."""
     return [

@@ -15,6 +15,7 @@ BASELINES = {
 }
 """Iceberg's own MERGE into unbucketed tables: as it is without settings, and with deletion vectors."""
 FRACTION = 0.01
+NEWS = "lake.bench.news"
 _PROPERTIES = ("write.merge.mode", "write.update.mode", "write.delete.mode")
 
 
@@ -47,7 +48,8 @@ def _turns(bench: Lake, models: Mapping[str, Model], rounds: int) -> dict[str, l
     for turn in range(rounds + 1):
         start = _head(bench)
         bench.append_changes(FRACTION, turn + 1)
-        actions = {name: partial(_merge, bench, _table(name), start) for name in BASELINES}
+        _set_news_aside(bench, start)
+        actions = {name: partial(_merge, bench, _table(name)) for name in BASELINES}
         actions |= {name: partial(bench.run, model) for name, model in models.items()}
         for name, action in actions.items():
             taken = seconds(action)
@@ -71,11 +73,16 @@ def _head(bench: Lake) -> int:
     return bench.reader.load_table("bench", "events").metadata.current_snapshot_id
 
 
-def _merge(bench: Lake, table: str, start: int) -> None:
-    news = bench.spark.read.option("start-snapshot-id", str(start)).table(EVENTS)
-    news.createOrReplaceTempView("news")
+def _set_news_aside(bench: Lake, start: int) -> None:
+    """The new events in a table of their own, since a copy-on-write MERGE can't read a range of snapshots."""
+    bench.spark.read.option("start-snapshot-id", str(start)).table(EVENTS).writeTo(NEWS).using(
+        "iceberg"
+    ).createOrReplace()
+
+
+def _merge(bench: Lake, table: str) -> None:
     bench.spark.sql(
-        f"merge into {table} t using news s on t.id = s.id "
+        f"merge into {table} t using {NEWS} s on t.id = s.id "
         "when matched and s.op = 'd' then delete "
         "when matched then update set a = s.a, b = s.b, c = s.c, d = s.d, e = s.e "
         "when not matched and s.op <> 'd' then insert (id, a, b, c, d, e) values (s.id, s.a, s.b, s.c, s.d, s.e)"

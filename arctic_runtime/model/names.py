@@ -62,9 +62,14 @@ class TableName:
         return ".".join(self.parts)
 
 
+def image_view(image: str, source: TableName) -> str:
+    """The name under which one image of `source` is at hand while a run lasts, such as its rows at the start."""
+    return f"{image}({'.'.join(_escape(part) for part in source.parts)})"
+
+
 def changes_view(source: TableName) -> str:
     """The name under which a model's SQL reads the new rows of `source`; `changes_read` turns it back."""
-    return f"changes({'.'.join(_escape(part) for part in source.parts)})"
+    return image_view("changes", source)
 
 
 def seen_view(source: TableName) -> str:

@@ -103,6 +103,9 @@ class SourceState:
 
     `kind` is `changes` for the change table of an arctic model, `table` for any other Iceberg table.
     `format_version` 3 tables carry row lineage, from which the position of a row in the log follows.
+    `snapshots` are all that can still be read, also those that a replaced table has left behind.
+    `rows` are those of the table, not of its change table. `key` is an arctic model's primary key; `base` its base,
+    and `bases` the snapshots of that with the version that each is merged to, oldest first.
     """
 
     name: TableName
@@ -111,3 +114,9 @@ class SourceState:
     commits: tuple[Commit, ...]
     columns: tuple[Column, ...]
     format_version: int
+    snapshots: frozenset[int] = frozenset()
+    rows: int = 0
+    not_null: tuple[str, ...] = ()
+    key: tuple[str, ...] | None = None
+    base: TableName | None = None
+    bases: tuple[tuple[int, Version], ...] = ()

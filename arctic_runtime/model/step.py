@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Stranger
-from arctic_runtime.model.version import Version, Window
+from arctic_runtime.model.version import Version
 
 Mode = Literal["create", "incremental", "full", "unchanged"]
 Reason = Literal[
@@ -17,27 +16,27 @@ Reason = Literal[
     "CHANGES",
     "FULL_REFRESH",
     "MODEL_CHANGED",
-    "NON_DETERMINISTIC",
     "NOTHING_NEW",
-    "NOT_INCREMENTAL",
-    "SOURCE_UNKNOWN",
-    "NOT_PARSED",
     "SCHEMA_ONLY",
+    "AS_CONFIGURED",
+    "COST",
+    "EVERYTHING_AFFECTED",
+    "GROUPING_SETS",
+    "LIMIT",
+    "NON_DETERMINISTIC",
+    "NOT_IN_NULLABLE",
+    "ONE_ROW",
+    "SCALAR_SUBQUERY",
+    "SELF_REFERENCE",
+    "SOURCE_REPLACED",
+    "SOURCE_UNKNOWN",
+    "SUBQUERY",
+    "UNKNOWN_FUNCTION",
+    "UNPARSED",
+    "UNRESOLVED",
+    "UNSUPPORTED",
+    "UPSTREAM_EXPIRED",
 ]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What the next run does, and why; `windows` are what it consumes, by upstream."""
-
-    mode: Mode
-    reason: Reason
-    windows: Mapping[str, Window] = field(default_factory=dict)
-    because: str = ""
-
-    @property
-    def consumed(self) -> dict[str, Version]:
-        return {name: window.end for name, window in self.windows.items()}
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,8 @@ class AppendChanges:
 
     table: TableName
     expected: int
-    decision: Decision
+    mode: Mode
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def describe(step: Step) -> str:
             return f"create change table {table}"
         case EvolveSchema(table, change):
             return f"change columns of {table}: {_describe_change(change)}"
-        case AppendChanges(table, _, decision):
-            return f"append changes to {table} ({decision.mode}, {decision.reason})"
+        case AppendChanges(table, _, mode, reason):
+            return f"append changes to {table} ({mode}, {reason})"
         case CreateBase(table):
             return f"create {table} from its changes"
         case MergeBase(table, _, _, _, commits):

@@ -14,6 +14,7 @@ Input = Literal["state", "changes"]
 OnMatch = Literal["replace", "update", "ignore"]
 Changelog = Literal["lookup", "input"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
+Refresh = Literal["auto", "incremental", "strict", "full"]
 Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hours"]
 
 
@@ -42,6 +43,7 @@ class ModelConfig:
     sort_key: tuple[str, ...] = ()
     merge: Merge = "on_write"
     input: Input = "state"
+    refresh: Refresh = "auto"
     sequence_by: str | None = None
     delete_when: str | None = None
     on_match: OnMatch = "replace"

@@ -16,6 +16,7 @@ from arctic_runtime.model.table import (
     ModelConfig,
     OnMatch,
     OnSchemaChange,
+    Refresh,
     Transform,
     Unit,
 )
@@ -50,7 +51,6 @@ KEYS = (
 """Every configuration key of the `arctic` materialization, in the order of the reference."""
 
 _ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "refresh": ("auto", "full"),
     "truncate_when": (),
     "history": ("none",),
     "keep": ("net",),
@@ -139,7 +139,7 @@ def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _assemble(values: dict[str, Any]) -> ModelConfig:
-    fields = {key: value for key, value in values.items() if key not in ("unique_key", "refresh")}
+    fields = {key: value for key, value in values.items() if key != "unique_key"}
     fields.setdefault("primary_key", values.get("unique_key", ()))
     key = fields["primary_key"]
     fields.setdefault("hash_key", key[0] if key else None)
@@ -203,9 +203,9 @@ def _input_changelog(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield f"`changelog: input` never looks at the old row, which `on_match: {config.on_match}` needs"
 
 
-def _full_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    if config.input == "changes" and values.get("refresh") == "full":
-        yield "`refresh: full` recomputes what a query says the table is; it needs `input: state`"
+def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if config.input == "changes" and config.refresh != "auto":
+        yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
 
 
 def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
@@ -222,7 +222,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _excluded_key,
     _changes_only,
     _input_changelog,
-    _full_of_changes,
+    _refresh_of_changes,
     _node_partition,
 )
 
@@ -310,7 +310,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "sort_key": _names,
     "merge": _choice(Merge),
     "input": _choice(Input),
-    "refresh": _text,
+    "refresh": _choice(Refresh),
     "sequence_by": _text,
     "delete_when": _text,
     "on_match": _choice(OnMatch),

@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from arctic_runtime.errors import ConfigError, CorruptState, SourceError
+from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
+from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName, changes_read
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
-from arctic_runtime.model.step import Decision, Reason
+from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
+from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, increment
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import LAYOUT, layout_text
-from arctic_runtime.plan.reads import Reads
 
 RUN = "arctic.run"
 MODE = "arctic.mode"
@@ -21,17 +23,36 @@ REASON = "arctic.reason"
 CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
 HIGH_MARK = "arctic.high-mark"
-KEY_PROPERTY = "arctic.primary-key"
+CHANGELOG = "arctic.changelog"
 
+AFFECTED = "arctic.affected"
+"""The part of a table's rows that the last changes affected, where the affected ones were computed again."""
+
+MOST_AFFECTED = 0.5
+LARGE_SOURCES = 1_000_000
+"""Where a query reads fewer rows than that, it does not matter much how many of its own are computed again."""
+
+FADES = 0.9
 SCHEMA_ONLY = "schema-only"
 
 
 @dataclass(frozen=True)
-class Upstreams:
-    """What a model reads: `states` by name, None where a name is no table that can be observed."""
+class Decision:
+    """What the next run does, and why; `windows` are what it consumes, by upstream.
 
-    states: Mapping[str, SourceState | None] = field(default_factory=dict)
-    reads: Reads = field(default_factory=Reads)
+    `increment` is how a query's table follows what came in the windows; None where events are folded or all is
+    computed.
+    """
+
+    mode: Mode
+    reason: Reason
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    because: str = ""
+    increment: Increment | None = None
+
+    @property
+    def consumed(self) -> dict[str, Version]:
+        return {name: window.end for name, window in self.windows.items()}
 
 
 @dataclass(frozen=True)
@@ -69,8 +90,8 @@ def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
     return decode_versions(summary.get(CONSUMED)) if summary else {}
 
 
-def fingerprint(model: Model) -> str:
-    """Changes whenever the same upstream rows could give another table."""
+def fingerprint(model: Model, views: Mapping[str, str]) -> str:
+    """Changes whenever the same upstream rows could give another table; `views` are those that the query reads."""
     config = model.config
     parts = (
         model.sql,
@@ -79,6 +100,7 @@ def fingerprint(model: Model) -> str:
         config.on_schema_change,
         model.not_null,
         model.contract,
+        *sorted(views.items()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -122,11 +144,6 @@ def _check_layout(model: Model, state: TableState, request: Request) -> None:
             f"  in the model: {wanted}\n"
             "  what to do: run with --full-refresh to lay it out anew; readers see the old or the new one meanwhile"
         )
-
-
-def key_text(key: Iterable[str]) -> str:
-    """A primary key as the table's properties keep it."""
-    return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
 
 
 def _decide_changes(model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request) -> Decision:
@@ -208,21 +225,70 @@ def _decide_state(model: Model, last: Mapping[str, str] | None, upstreams: Upstr
         name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
     }
     if last is None:
+        if model.config.refresh == "strict":
+            _check_strict(model, upstreams)
         return Decision("create", "FIRST_RUN", windows)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    for reason, because in _reasons_to_recompute(model, last, upstreams):
-        return Decision("full", reason, windows, because)
+    if last.get(QUERY) != fingerprint(model, upstreams.views):
+        return Decision(
+            "full", "MODEL_CHANGED", windows, "the model's query or configuration changed, or a view that it reads"
+        )
+    for reason, because in _reasons_to_recompute(upstreams):
+        return _recompute(model, reason, because, windows)
     if offsets == {name: window.end for name, window in windows.items()}:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    return Decision("full", "NOT_INCREMENTAL", windows)
+    if model.config.refresh == "full":
+        return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
+    share = _affected(last)
+    if model.config.refresh == "auto" and share > MOST_AFFECTED:
+        because = f"changes that were followed before affected {share:.0%} of the rows"
+        return Decision("full", "COST", windows, because)
+    try:
+        found = increment(model, upstreams, windows)
+    except NotMaintained as refused:
+        return _recompute(model, refused.reason, refused.because, windows)
+    if found is None:
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    return Decision("incremental", "CHANGES", windows, increment=found)
 
 
-def _reasons_to_recompute(model: Model, last: Mapping[str, str], upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
+def faded(last: Mapping[str, str] | None, decision: Decision) -> dict[str, str]:
+    """What a full computation that was chosen for its cost remembers; less each time, so that it is tried again."""
+    return {AFFECTED: f"{_affected(last) * FADES:.3f}"} if last and decision.reason == "COST" else {}
+
+
+def _affected(last: Mapping[str, str]) -> float:
+    return float(last.get(AFFECTED, "0"))
+
+
+def _recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:
+    if model.config.refresh == "strict":
+        once = ", or run with --full-refresh to compute it in full once"
+        raise _not_strict(model, reason, because, "this time", once)
+    return Decision("full", reason, windows, because)
+
+
+def _not_strict(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
+    return PlanError(
+        f"{model.table}: `refresh: strict`, and the table can't be maintained {when}.\n"
+        f"  why: {because} ({reason})\n  what to do: change the query, or set `refresh: auto`{otherwise}"
+    )
+
+
+def _check_strict(model: Model, upstreams: Upstreams) -> None:
+    """A model that can never be maintained is refused before anything is built."""
+    for reason, because in _reasons_to_recompute(upstreams):
+        raise _not_strict(model, reason, because, "at all")
+    try:
+        check_maintained(model, upstreams)
+    except NotMaintained as refused:
+        raise _not_strict(model, refused.reason, refused.because, "at all") from refused
+
+
+def _reasons_to_recompute(upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
     if not upstreams.reads.parsed:
-        yield "NOT_PARSED", "the query could not be read, so what it depends on is not known"
-    if last.get(QUERY) != fingerprint(model):
-        yield "MODEL_CHANGED", "the model's query or configuration changed"
+        yield "UNPARSED", "the query could not be read, so what it depends on is not known"
     if upstreams.reads.unstable:
         yield "NON_DETERMINISTIC", ", ".join(upstreams.reads.unstable)
     unknown = [name for name, state in upstreams.states.items() if state is None]

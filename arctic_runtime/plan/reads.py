@@ -14,11 +14,13 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import POSITION
 from arctic_runtime.model.names import TableName
 
-_UNSTABLE = frozenset(
+UNSTABLE = frozenset(
     {
+        "CURDATE",
         "CURRENT_DATE",
         "CURRENT_TIMESTAMP",
         "CURRENT_TIME",
+        "CURRENT_TIMEZONE",
         "CURRENT_USER",
         "CURRENT_CATALOG",
         "CURRENT_DATABASE",
@@ -26,6 +28,7 @@ _UNSTABLE = frozenset(
         "INPUT_FILE_NAME",
         "INPUT_FILE_BLOCK_START",
         "INPUT_FILE_BLOCK_LENGTH",
+        "JAVA_METHOD",
         "LOCALTIMESTAMP",
         "MONOTONICALLY_INCREASING_ID",
         "NOW",
@@ -33,15 +36,18 @@ _UNSTABLE = frozenset(
         "RANDN",
         "RANDOM",
         "RANDSTR",
+        "REFLECT",
         "SESSION_USER",
         "SHUFFLE",
         "SPARK_PARTITION_ID",
         "TABLESAMPLE",
+        "TRY_REFLECT",
         "UNIFORM",
         "USER",
         "UUID",
     }
 )
+"""What may answer differently although its arguments are the same: it depends on the moment, the session, or chance."""
 
 _GENERATORS = frozenset(
     {
@@ -117,7 +123,7 @@ def _event_source(tree: exp.Expr) -> str | None:
         return None
     if tree.find(exp.AggFunc, exp.Lateral) or any(projection.is_star for projection in tree.expressions):
         return None
-    if any(_GENERATORS.intersection(_function_names(function)) for function in tree.find_all(exp.Func)):
+    if any(_GENERATORS.intersection(function_names(function)) for function in tree.find_all(exp.Func)):
         return None
     source = tree.args.get("from_")
     table = source.this if source else None
@@ -170,7 +176,7 @@ def _fold_cte_names(tree: exp.Query) -> set[str]:
 def _is_no_table(table: exp.Table) -> bool:
     """Names in hints, and functions that make rows of their arguments alone."""
     function = table.this
-    is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(_function_names(function))
+    is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(function_names(function))
     return bool(is_generator) or table.find_ancestor(exp.Hint) is not None
 
 
@@ -188,13 +194,14 @@ def _complete(table: exp.Table, catalog: str, schema: str) -> TableName | None:
 
 
 def _unstable_functions(tree: exp.Expr) -> set[str]:
-    names = {name for function in tree.find_all(exp.Func) for name in _function_names(function)}
+    names = {name for function in tree.find_all(exp.Func) for name in function_names(function)}
     if tree.find(exp.TableSample):
         names.add("TABLESAMPLE")
-    return names & _UNSTABLE
+    return names & UNSTABLE
 
 
-def _function_names(function: exp.Func) -> list[str]:
+def function_names(function: exp.Func) -> list[str]:
+    """The names that a call may go by, in upper case."""
     if isinstance(function, exp.Anonymous):
         return [function.name.upper()]
     return [name.upper() for name in type(function).sql_names()]

@@ -42,6 +42,11 @@ class Shape:
         return tuple(kept for kept in self.columns if not self.is_key(kept.name))
 
     @property
+    def keeps_more(self) -> bool:
+        """Whether the table has columns that the query does not give."""
+        return any(not _is_named(kept.name, self.given) for kept in self.columns)
+
+    @property
     def before_type(self) -> str | None:
         """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
         fields = ",".join(f"{quoted(kept.name)}:{kept.type}" for kept in self.rest)
@@ -66,6 +71,36 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, now: Expr
     return _emit(_keep_what_is_not_given(joined, shape), shape)
 
 
+def delta_changes(moved: DataFrame, weight: str, shape: Shape, now: Expression) -> DataFrame:
+    """Change rows from rows that came (weight 1) and went (weight -1), no more than one of each per key.
+
+    `moved` has the query's columns under their names, and `weight`. The table is not read.
+    """
+    own = images("a", shape, moved.columns)
+    rest = [value for value, kept in zip(own, shape.columns, strict=True) if not shape.is_key(kept.name)]
+    keys = [value for value, kept in zip(own, shape.columns, strict=True) if shape.is_key(kept.name)]
+    image = F.struct(*rest) if rest else F.struct(F.lit(0).alias("nothing"))
+    ends = moved.groupBy(*keys or [F.lit(0)]).agg(
+        F.max_by(image, weight).alias("after"),
+        F.min_by(image, weight).alias("before"),
+        (F.max(weight) > 0).alias(_HAS_AFTER),
+        (F.min(weight) < 0).alias(_HAS_BEFORE),
+    )
+    found = ends.select(
+        *[_end("a", "after", i, kept, shape) for i, kept in enumerate(shape.columns)],
+        *[_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)],
+        F.col(_HAS_AFTER),
+        F.col(_HAS_BEFORE),
+        now.alias(_TS),
+        F.lit(0).cast(shape.sequence_type).alias(_SEQ),
+    )
+    return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
+
+
+def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Expression:
+    return F.col(f"a{place}" if shape.is_key(kept.name) else f"{end}.a{place}").alias(f"{prefix}{place}")
+
+
 def event_changes(
     net: DataFrame,
     base: DataFrame | None,
@@ -76,7 +111,7 @@ def event_changes(
 ) -> DataFrame:
     """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
 
-    `net` is what `events.net_events` gives. The base is joined first and by itself, so that it is not shuffled.
+    `net` is what `events.net_events` gives. Of base and unmerged changes, rows under other keys may be left out.
     Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
     `_before`: an older event of that key may still arrive, and must lose.
     """
@@ -119,9 +154,7 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     if base is None:
         return _without_before(events, shape)
     before = base.select(*images("b", shape, base.columns), F.lit(True).alias(_HAS_BEFORE))
-    # Gathered first: events that are spread by their key already would make Spark spread the base in the same way.
-    few = events.hint("rebalance").hint("shuffle_hash")
-    found = few.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
+    found = events.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
     if unmerged is None:
         return found
     newer = unmerged.select(*images("c", shape, unmerged.columns), F.col(ACTION).alias("unmerged"))
@@ -157,12 +190,18 @@ def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
 _ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore}
 
 
-def _emit(joined: DataFrame, shape: Shape, keep_tombstones: Expression | None = None) -> DataFrame:
-    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are."""
+def _emit(
+    joined: DataFrame, shape: Shape, keep_tombstones: Expression | None = None, flaw: Expression | None = None
+) -> DataFrame:
+    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
+
+    Its column `flaw` is what breaks the after images, unless the expression `flaw` is.
+    """
+    broken = F.col(_FLAW) if flaw is None else flaw
     tombstone = F.lit(False) if keep_tombstones is None else keep_tombstones
     has_after, has_before = F.col(_HAS_AFTER), F.col(_HAS_BEFORE)
     action = (
-        F.when(F.col(_FLAW).isNotNull() & has_after, F.col(_FLAW))
+        F.when(broken.isNotNull() & has_after, broken)
         .when(has_after & ~has_before, INSERT)
         .when(~has_after & (has_before | tombstone), DELETE)
         .when(has_after & has_before & _differs(shape), UPDATE)

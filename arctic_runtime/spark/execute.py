@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,10 +18,10 @@ from arctic_runtime.model.columns import (
     BEFORE,
     SEQUENCE,
     TIMESTAMP,
-    Column,
     SchemaChange,
     plain_columns,
 )
+from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Stranger, TableState
 from arctic_runtime.model.step import (
@@ -38,13 +38,12 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
-from arctic_runtime.plan.decide import KEY_PROPERTY, key_text
 from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
 from arctic_runtime.spark import views
 from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
-from arctic_runtime.spark.frames import column, conformed, newest_changes, read_appended, read_table
+from arctic_runtime.spark.frames import as_key, column, conformed, newest_changes, read_appended, read_table
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.statement import properties as property_list
 
@@ -54,6 +53,11 @@ _TABLE_DEFAULTS = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.parquet.compression-codec": "zstd",
+}
+# A base that is partitioned as well as bucketed is not shuffled either.
+_JOINED_AS_IT_LIES = {
+    "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
+    "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 
@@ -97,18 +101,25 @@ def perform(step: Step, context: Context) -> None:
 
 
 def append_changes(
-    step: AppendChanges, context: Context, rows: DataFrame, shape: Shape, summary: Mapping[str, str]
+    step: AppendChanges,
+    context: Context,
+    rows: DataFrame,
+    shape: Shape,
+    summary: Mapping[str, str],
+    gathered: bool,
+    confirm: Callable[[], None] | None,
 ) -> dict[str, int]:
     """Appends change rows, if the table still is as observed; returns their numbers by action.
 
+    `confirm` is called when the rows are written and before anybody sees them; it may raise to end the attempt.
+    Rows that are `gathered` are in as many parts as their size needs; others are put together first.
     Rows under an action of `FLAWS` are never published: they end the attempt with a DataError that shows some.
     """
     seen = Observation()
-    looked_up = context.model.config.changelog == "lookup" or step.decision.mode != "incremental"
+    looked_up = context.model.config.changelog == "lookup" or step.mode != "incremental"
     counts = [_count(action, shape, looked_up).alias(action) for action in (*_ACTIONS, *FLAWS)]
-    # A lookup leaves a part for every node of the base; a first load is already in as many parts as its size needs.
-    gathered = rows if context.state.base is None else rows.hint("rebalance")
-    ordered = gathered.sortWithinPartitions(*[column(part) for part in shape.key]) if shape.key else gathered
+    parts = rows if gathered else rows.hint("rebalance")
+    ordered = parts.sortWithinPartitions(*[column(part) for part in shape.key]) if shape.key else parts
     # Outermost: a stage that turns out to be empty is dropped with whatever it counted.
     counted = ordered.observe(seen, *counts)
 
@@ -120,6 +131,8 @@ def append_changes(
         found = {action: int(count or 0) for action, count in seen.get.items()}
         if any(found[flaw] for flaw in FLAWS):
             raise _flawed(context, branch, shape, found)
+        if confirm is not None:
+            confirm()
         return {action: found[action] for action in _ACTIONS}
 
     return swap_in(context.spark, step.table, step.expected, context.token, write)
@@ -291,55 +304,50 @@ def _merged_to(version: Version) -> dict[str, str]:
 
 
 def _merge_base(step: MergeBase, context: Context) -> None:
-    """Merges by deletion vectors, without a shuffle of the base: only the changes move."""
+    """Merges by deletion vectors, without a shuffle of the base: only the changes move.
+
+    Two commits on a branch that becomes main at once: what changed goes, then what there is now comes. That takes half
+    the time of a MERGE, whose outer join has to remember for every change whether a row was found for it. Doing it
+    again from any state between gives the same table.
+    """
     model, spark = context.model, context.spark
+    assert context.state.base is not None
     is_whole = context.state.changes is None or context.state.changes.keeps(step.start)
     appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole)
     newest = newest_changes(appended, model.config.primary_key, step.commits)
-    assert context.state.base is not None
-    columns = context.state.base.columns
-    names = [kept.name for kept in columns]
+    # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
+    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
+    alive = conformed(newest.where(F.col(ACTION) != DELETE), context.state.base.columns)
     view = f"arctic_merge_{context.token}"
-    conformed(newest, (*columns, Column(ACTION, "string"))).createOrReplaceTempView(view)
+    gone.select(*as_key(model.config.primary_key) or [F.lit(True)]).createOrReplaceTempView(view)
     try:
         swap_in(
             spark,
             step.table,
             step.expected,
             context.token,
-            lambda branch: _merge_into(context, branch, view, names, step.end),
+            lambda branch: _replace_rows(context, branch, view, alive, step.end),
         )
     finally:
         spark.catalog.dropTempView(view)
 
 
-def _merge_into(context: Context, branch: Sequence[str], view: str, names: list[str], end: Version) -> None:
-    """The session form records the summary of a MERGE; a base that is partitioned too is not shuffled either."""
+def _replace_rows(context: Context, branch: Sequence[str], gone: str, alive: DataFrame, end: Version) -> None:
+    """Only the second commit says what the base is merged to; before it the base is what no version was."""
     spark = context.spark
-    merge = _merge_statement(context.model, branch, view, names)
-    settings = {
-        f"spark.sql.iceberg.snapshot-property.{MERGED}": _merged_to(end)[MERGED],
-        "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
-    }
-    with _settings(spark, settings):
-        write_once(lambda: spark.sql(merge).collect(), merge)
-
-
-def _merge_statement(model: Model, branch: Sequence[str], view: str, names: list[str]) -> Sql:
-    on = [statement("t.{c} = s.{c}", c=name(part)) for part in model.config.primary_key]
-    updates = [statement("t.{c} = s.{c}", c=name(part)) for part in names]
-    return statement(
-        "MERGE INTO {table} AS t USING {view} AS s ON {on} "
-        "WHEN MATCHED AND s._action = 'delete' THEN DELETE "
-        "WHEN MATCHED THEN UPDATE SET {updates} "
-        "WHEN NOT MATCHED AND s._action <> 'delete' THEN INSERT ({columns}) VALUES ({values})",
+    key = context.model.config.primary_key
+    # The names are none that a column can have: inside the subquery a column goes before a table.
+    on = [statement("__arctic_t.{c} = {k}", c=name(part), k=name(f"__arctic_k{i}")) for i, part in enumerate(key)]
+    delete = statement(
+        "DELETE FROM {table} AS __arctic_t WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),
-        view=name(view),
+        view=name(gone),
         on=listed(on, " AND ") if on else Sql("true"),
-        updates=listed(updates),
-        columns=listed([name(part) for part in names]),
-        values=listed([statement("s.{c}", c=name(part)) for part in names]),
     )
+    with _settings(spark, _JOINED_AS_IT_LIES):
+        write_once(lambda: spark.sql(delete).collect(), delete)
+    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
+    write_once(writer.append, f"append what changed to {'.'.join(branch)}")
 
 
 def _evolve(step: EvolveSchema, context: Context) -> None:

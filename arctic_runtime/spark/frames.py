@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
@@ -19,6 +20,23 @@ from arctic_runtime.plan.schema import stored_type
 from arctic_runtime.spark.statement import name
 
 COMMIT_ORDER = "_last_updated_sequence_number"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys under the names of `as_key`, perhaps more than once each.
+
+    Where they are `few` every executor holds them, else they are spread as the table is. A `rebalance` in front keeps
+    Spark from spreading the table as the keys are.
+    """
+
+    rows: DataFrame
+    few: bool
+
+    def select(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The rows of a table under these keys; a semi join is the fastest way to stream it past them."""
+        hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
+        return table.join(hinted, match(table, key), "left_semi")
 
 
 def column(of: str) -> Expression:
@@ -87,16 +105,28 @@ def newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> Data
     return ranked.where(F.col("__arctic_rank") == 1).drop("__arctic_rank")
 
 
-def current_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame | None:
-    """The table's rows at the head of its change table: the base, with what is not merged yet laid over it."""
-    if state.base is None:
+def current_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+    """The table's rows at the head of its change table: the base, with what is not merged yet laid over it.
+
+    `only` leaves out rows under other keys.
+    """
+    base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
+    if base is None or state.base is None:
         return None
-    base = read_table(spark, model.base, state.base.snapshot)
-    unmerged = unmerged_changes(spark, model, state)
     return base if unmerged is None else overlay(base, unmerged, model.config.primary_key, state.base.columns)
 
 
-def unmerged_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame | None:
+def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+    """The rows of the base, or those of them under some keys; None where there is no base yet."""
+    if state.base is None:
+        return None
+    base = read_table(spark, model.base, state.base.snapshot)
+    return only.select(base, model.config.primary_key) if only else base
+
+
+def unmerged_changes(
+    spark: SparkSession, model: Model, state: TableState, only: Keys | None = None
+) -> DataFrame | None:
     """The newest change row of every key that changed after the base's version; None where none did."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
@@ -106,6 +136,7 @@ def unmerged_changes(spark: SparkSession, model: Model, state: TableState) -> Da
         return None
     is_whole = changes.keeps(base.merged)
     appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole)
+    appended = only.select(appended, model.config.primary_key) if only else appended
     return newest_changes(appended, model.config.primary_key, len(pending) if is_whole else max(len(pending), 2))
 
 

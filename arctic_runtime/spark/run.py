@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
-from arctic_runtime.model.names import TableName, changes_read, changes_view, seen_query, seen_view
+from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateChangeTable,
-    Decision,
     EvolveSchema,
     Mode,
     Reason,
@@ -30,21 +30,18 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.observe import observe_model, observe_readable, observe_source, view_sql
 from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.decide import Request, Upstreams, decide
-from arctic_runtime.plan.reads import reads, with_position
+from arctic_runtime.plan.decide import Decision, Request, decide
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
-from arctic_runtime.spark.diff import Shape, event_changes, input_changes, refresh_changes, state_changes
+from arctic_runtime.spark.compute import Computation
+from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Context, append_changes, perform
 from arctic_runtime.spark.frames import (
-    column,
     columns_of,
-    current_rows,
     read_appended,
-    read_table,
-    read_until,
-    unmerged_changes,
     with_source_position,
 )
 from arctic_runtime.spark.statement import name
@@ -156,7 +153,9 @@ class Run:
         steps = [*settle(self.model, state)]
         if decision.mode != "unchanged":
             steps += stale_branches(self.model, state)
-            steps.append(AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision))
+            steps.append(
+                AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
+            )
         return Plan(decision, tuple(steps))
 
     def observe(self) -> TableState:
@@ -168,22 +167,31 @@ class Run:
             names = changes_read(self.model.sql)
             return Upstreams({str(source): observe_source(self.reader, source) for source in names})
         found: dict[str, SourceState | None] = {}
+        views: dict[str, str] = {}
         unstable: set[str] = set()
-        parsed = self._follow(self.model.sql, self.model.table, found, unstable)
-        return Upstreams(found, replace(reads("", "", ""), unstable=tuple(sorted(unstable)), parsed=parsed))
+        parsed = self._follow(self.model.sql, self.model.table, found, views, unstable)
+        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views)
 
-    def _follow(self, sql: str, at: TableName, found: dict[str, SourceState | None], unstable: set[str]) -> bool:
+    def _follow(
+        self,
+        sql: str,
+        at: TableName,
+        found: dict[str, SourceState | None],
+        views: dict[str, str],
+        unstable: set[str],
+    ) -> bool:
         read = reads(sql, at.catalog, at.schema)
         unstable.update(read.unstable)
         parsed = read.parsed
         for source in read.tables:
-            if str(source) in found:
+            if str(source) in found or str(source) in views:
                 continue
             found[str(source)] = observe_readable(self.reader, source) if source.catalog == at.catalog else None
             behind = view_sql(self.reader, source) if found[str(source)] is None else None
             if behind is not None:
                 del found[str(source)]
-                parsed = self._follow(behind, source, found, unstable) and parsed
+                views[str(source)] = behind
+                parsed = self._follow(behind, source, found, views, unstable) and parsed
         return parsed
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
@@ -196,11 +204,26 @@ class Run:
             context, shape = self._prepared(context, columns, stored)
         assert context.state.changes is not None
         assert context.state.changes.head is not None
-        step = AppendChanges(self.model.table.changes, context.state.changes.head.snapshot, decision)
-        summary = self._summary(context, decision)
-        with self._timed("changes"):
-            rows, more = self._change_rows(context, decision, query, shape)
-            return append_changes(step, context, rows, shape, {**summary, **more})
+        step = AppendChanges(
+            self.model.table.changes, context.state.changes.head.snapshot, decision.mode, decision.reason
+        )
+        summary = self._summary(context, decision, upstreams)
+        computation = Computation(context, decision, query, shape, upstreams, self.request.schema_only)
+        with self._timed("changes"), computation.held():
+            found = computation.compute()
+            confirm = None if found.is_pinned else functools.partial(self._confirm, upstreams)
+            said = {**summary, **found.summary}
+            return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
+
+    def _confirm(self, upstreams: Upstreams) -> None:
+        """A query reads its upstreams as they are when it runs, so the offsets are right only if they stood still."""
+        now = self.observe_upstreams().states
+        moved = [name for name, state in upstreams.states.items() if state and _version(now.get(name)) != state.version]
+        if moved:
+            raise CommitConflict(
+                f"{self.model.table}: its upstream {', '.join(moved)} changed while the query ran.\n"
+                "  what to do: run again; if it changes all the time, keep it in a model that this one can follow"
+            )
 
     def _prepared(
         self, context: Context, columns: tuple[Column, ...], stored: tuple[Column, ...]
@@ -236,71 +259,6 @@ class Run:
             not_null=self.model.not_null,
         )
 
-    def _change_rows(
-        self, context: Context, decision: Decision, query: DataFrame, shape: Shape
-    ) -> tuple[DataFrame, Mapping[str, str]]:
-        if self.request.schema_only:
-            return state_changes(query.limit(0), None, shape, context.now_literal), {}
-        if self.model.config.input == "changes":
-            return self._event_rows(context, decision, query, shape)
-        old = current_rows(context.spark, self.model, context.state)
-        return state_changes(query, old, shape, context.now_literal), {}
-
-    def _event_rows(
-        self, context: Context, decision: Decision, query: DataFrame, shape: Shape
-    ) -> tuple[DataFrame, Mapping[str, str]]:
-        model, state = self.model, context.state
-        afresh = decision.mode in ("create", "full")
-        last = None if afresh else decisions.last_run(state.changes)
-        mark = last.get(decisions.HIGH_MARK) if last else None
-        found = events.profile(model, query, shape.sequence_type, mark)
-        events.check_profile(model, query, found)
-        events.check_order(model, query)
-        if found.late:
-            query = events.without_late(model, query, self._seen(context, decision))
-        net = events.net_events(model, query, shape, context.now_literal)
-        high = found.high_mark or mark
-        summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
-        return self._net_rows(context, decision, net, shape, high), summary
-
-    def _seen(self, context: Context, decision: Decision) -> DataFrame:
-        """Key and place in the order of everything before this window: of changes, and of events without any."""
-        model, spark = self.model, context.spark
-        changes = context.state.changes
-        assert changes is not None
-        assert changes.newest is not None
-        self._register_seen(spark, decision.windows)
-        log = read_table(spark, model.table.changes, changes.newest.snapshot)
-        consumed = spark.sql(seen_query(model.sql))
-        key = [column(part) for part in model.config.primary_key]
-        sequence = column(str(model.config.sequence_by)).alias(SEQUENCE)
-        return log.select(*key, column(SEQUENCE)).unionAll(consumed.select(*key, sequence))
-
-    def _register_seen(self, spark: SparkSession, windows: Mapping[str, Window]) -> None:
-        for source in changes_read(self.model.sql):
-            window = windows[str(source)]
-            state = observe_source(self.reader, source)
-            assert window.start is not None
-            assert state is not None
-            table = source.changes if state.kind == "changes" else source
-            known = {commit.version.snapshot for commit in state.commits}
-            rows = read_until(spark, table, window.start, window.end, window.start.snapshot in known)
-            rows.createOrReplaceTempView(name(seen_view(source)))
-
-    def _net_rows(
-        self, context: Context, decision: Decision, net: DataFrame, shape: Shape, mark: str | None
-    ) -> DataFrame:
-        model, spark, state = self.model, context.spark, context.state
-        ordered = model.config.sequence_by is not None
-        if decision.mode == "full":
-            old = current_rows(spark, model, state)
-            return refresh_changes(net, old, shape, ordered, context.now_literal, mark)
-        if model.config.changelog == "input" and state.base is not None:
-            return input_changes(net, shape)
-        base = read_table(spark, model.base, state.base.snapshot) if state.base else None
-        unmerged = unmerged_changes(spark, model, state)
-        return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
-
     def query(self, spark: SparkSession) -> DataFrame:
         is_placed = self.model.config.input == "changes" and self._positions_known
         placed = with_position(self.model.sql) if is_placed else None
@@ -325,14 +283,18 @@ class Run:
                 raise SourceError(f"{self.model.table}: {source} can't be read for its changes: it has no snapshot")
             register_changes(spark, source, state, windows.get(str(source)), self._positions_known)
 
-    def _summary(self, context: Context, decision: Decision) -> dict[str, str]:
+    def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> dict[str, str]:
         return {
             decisions.RUN: context.token,
             decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
             decisions.REASON: decision.reason,
             decisions.CONSUMED: encode_versions(decision.consumed),
-            decisions.QUERY: decisions.fingerprint(self.model),
+            decisions.QUERY: decisions.fingerprint(self.model, upstreams.views),
+            **({decisions.CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
+
+    def _tells_no_old_rows(self, decision: Decision) -> bool:
+        return self.model.config.changelog == "input" and decision.mode == "incremental"
 
     def _settled(self, state: TableState) -> TableState:
         """Performs what has to follow the change table, until base and view show its head."""
@@ -374,3 +336,7 @@ class Run:
             yield
         finally:
             self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
+
+
+def _version(state: SourceState | None) -> Version | None:
+    return state.version if state else None

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
 from arctic_runtime.model.state import TableState
 from arctic_runtime.observe import last_with_other_columns
-from arctic_runtime.plan.decide import Request, Upstreams, consumed, decide, last_run
+from arctic_runtime.plan.decide import Request, consumed, decide, last_run
+from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark import events
 from arctic_runtime.spark.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, comparable, state_changes
 from arctic_runtime.spark.frames import (

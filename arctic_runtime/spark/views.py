@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from arctic_runtime.model.columns import Column, find_column
+from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
-from arctic_runtime.plan.decide import KEY_PROPERTY, key_text
 from arctic_runtime.spark.commit import run
 from arctic_runtime.spark.frames import columns_of, read_table
 from arctic_runtime.spark.statement import Sql, listed, name, number, properties, statement, text

@@ -85,7 +85,7 @@ class TestLayers(Warehouse):
         project.run_sql(f"insert into {landed} values (4,'c',40)")
         project.run_sql(f"delete from {landed} where order_id = 2")
         project.run_sql(f"update {landed} set amount = 11 where order_id = 1")
-        assert messages(run_dbt(["run"])) == {"orders": "full +1 ~1 -1", "by_customer": "full +1 ~1 -1"}
+        assert messages(run_dbt(["run"])) == {"orders": "incremental +1 ~1 -1", "by_customer": "incremental +1 ~1 -1"}
         assert rows(project, f"select * from {table(project, 'by_customer')}") == [("a", 2, 41), ("c", 1, 40)]
         self.check_nothing_new_takes_no_session(monkeypatch)
         response = json.loads(Path("target/run_results.json").read_text())["results"][0]["adapter_response"]
@@ -108,7 +108,7 @@ class TestLayers(Warehouse):
         assert rows(project, f"select * from {table(project, 'orders')}") == before
         project.run_sql(f"insert into {table(project, 'orders_landed')} values (50,'z',1)")
         run_dbt(["run", "--empty"])
-        assert messages(run_dbt(["run"]))["orders"] == "full +1 ~0 -0"
+        assert messages(run_dbt(["run"]))["orders"] == "incremental +1 ~0 -0"
 
     def test_samples_are_refused_because_they_would_delete_rows(self, project: Any) -> None:
         results = run_dbt(["run", "--sample", "1 day"], expect_pass=False)

@@ -92,7 +92,7 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     reader = lake.model("down", "select count(*) as n from {m}", primary_key=[])
     lake.run(reader)
     newest, oldest = inspect.history(lake.reader, model)
-    assert [(entry.mode, entry.rows) for entry in (newest, oldest)] == [("full", 3), ("create", 10)]
+    assert [(entry.mode, entry.rows) for entry in (newest, oldest)] == [("incremental", 3), ("create", 10)]
     changes = changes_between(lake.make_run(model), int(oldest.version), int(newest.version), 10)
     assert [(row["_action"], row["id"]) for row in changes] == [("update", 1), ("delete", 10), ("insert", 11)]
     assert changes_between(lake.make_run(model), int(newest.version), int(newest.version), 10) == []

@@ -101,7 +101,7 @@ def dotted(properties: Mapping[str, str]) -> dict[str, str]:
     return {key.replace("arctic_", "arctic.", 1).replace("_", "-"): value for key, value in properties.items()}
 
 
-def ran(consumed: Mapping[str, Version], mode: str = "full", reason: str = "NOT_INCREMENTAL") -> dict[str, str]:
+def ran(consumed: Mapping[str, Version], mode: str = "full", reason: str = "COST") -> dict[str, str]:
     """The summary of a run's commit."""
     return {
         "arctic_run": "token",

@@ -22,7 +22,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "sort_key": (KEY, "ts"),
     "merge": (KEY, "on_read"),
     "input": (KEY, "changes"),
-    "refresh": (KEY, "auto"),
+    "refresh": (KEY, "strict"),
     "sequence_by": (EVENTS, "lsn"),
     "delete_when": (EVENTS, "op = 'd'"),
     "on_match": (EVENTS, "update"),
@@ -38,7 +38,6 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
 """Every key of the reference → what it needs beside it, and a value that is built."""
 
 NOT_BUILT: dict[str, Any] = {
-    "refresh": "strict",
     "truncate_when": "op = 't'",
     "history": "scd2",
     "keep": "all",
@@ -76,8 +75,8 @@ def test_a_key_that_is_not_built_says_so_and_is_never_ignored(key: str) -> None:
 
 
 def test_the_supported_values_of_a_key_that_is_partly_built_are_named() -> None:
-    assert errors({**KEY, "refresh": "strict"}) == [
-        "`refresh: strict` is not supported yet; supported now: auto, full",
+    assert errors({**KEY, "history": "scd2"}) == [
+        "`history: scd2` is not supported yet; supported now: none",
     ]
 
 
@@ -89,6 +88,7 @@ def test_a_key_alone_gives_the_documented_defaults() -> None:
         sort_key=(),
         merge="on_write",
         input="state",
+        refresh="auto",
         sequence_by=None,
         delete_when=None,
         on_match="replace",
@@ -173,6 +173,8 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**KEY, "exclude_columns": ["x"]}, "`exclude_columns` says how change events apply"),
         ({**KEY, "changelog": "lookup"}, "`changelog` says how change events apply"),
         ({**EVENTS, "changelog": "input", "on_match": "ignore"}, "which `on_match: ignore` needs"),
+        ({**EVENTS, "refresh": "full"}, "`refresh: full` is for what a query says the table is"),
+        ({**EVENTS, "refresh": "strict"}, "`refresh: strict` is for what a query says the table is"),
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),
     ],
 )

@@ -10,28 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.errors import ConfigError, CorruptState, SourceError
+from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.key import KEY_PROPERTY, key_names, key_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
-from arctic_runtime.model.step import Decision
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan.decide import (
+    AFFECTED,
     CONSUMED,
-    KEY_PROPERTY,
     MODE,
+    MOST_AFFECTED,
     QUERY,
     RUN,
     SCHEMA_ONLY,
+    Decision,
     Request,
-    Upstreams,
     consumed,
     decide,
+    faded,
     fingerprint,
-    key_text,
     last_run,
 )
+from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.layout import LAYOUT, layout_text
 from arctic_runtime.plan.reads import Reads
 from arctic_runtime.plan.settle import settle
@@ -62,12 +64,13 @@ def a_source(
     *numbers: int, name: TableName = UP, table: str = "uuid-1", operations: Mapping[int, str] = {}, form: int = 3
 ) -> SourceState:
     commits = tuple(a_commit(v(n, table), operations.get(n, "append")) for n in numbers)
-    return SourceState(name, "table", commits[-1].version, commits, (Column("id", "int"),), form)
+    kept = frozenset(commit.version.snapshot for commit in commits)
+    return SourceState(name, "table", commits[-1].version, commits, (Column("id", "int"),), form, kept, rows=1000)
 
 
 def built(model: Model, offsets: Mapping[str, Version], **summary: str) -> TableState:
     """A table whose newest run consumed `offsets`."""
-    said = {RUN: "token", MODE: "full", CONSUMED: encode_versions(offsets), QUERY: fingerprint(model), **summary}
+    said = {RUN: "token", MODE: "full", CONSUMED: encode_versions(offsets), QUERY: fingerprint(model, {}), **summary}
     commit = Commit(v(1, "changes"), None, "append", 3, 30, said, 0)
     key = {KEY_PROPERTY: key_text(model.config.primary_key)}
     base = BaseState("base", (), 1, commit.version, 3, key)
@@ -99,15 +102,17 @@ READ_BOTH = {str(UP): v(1), str(OTHER): v(1)}
         (TableState(), reading(a_source(1)), EMPTY, "create", "SCHEMA_ONLY"),
         (built(STATE, READ_ONE), reading(a_source(1)), EMPTY, "unchanged", "SCHEMA_ONLY"),
         (built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
-        (built(STATE, READ_ONE), reading(a_source(1, 2)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
+        (built(STATE, READ_ONE), reading(a_source(1, 2)), RUN_AGAIN, "incremental", "CHANGES"),
+        (built(STATE, READ_ONE), reading(a_source(1, 2, operations={2: "overwrite"})), RUN_AGAIN, "incremental",
+         "CHANGES"),
         (built(STATE, READ_ONE), reading(a_source(1)), REFRESH, "full", "FULL_REFRESH"),
-        (built(STATE, READ_ONE), reading(a_source(1), a_source(1, name=OTHER)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
-        (built(STATE, READ_BOTH), reading(a_source(1)), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
-        (built(STATE, READ_ONE), reading(a_source(1, table="uuid-2")), RUN_AGAIN, "full", "NOT_INCREMENTAL"),
-        (built(STATE, READ_ONE), reading(a_source(1, 2, operations={2: "overwrite"})), RUN_AGAIN, "full",
-         "NOT_INCREMENTAL"),
-        (built(STATE, READ_ONE), reading(a_source(1), parsed=False), RUN_AGAIN, "full", "NOT_PARSED"),
+        (built(STATE, READ_ONE), reading(a_source(1), a_source(1, name=OTHER)), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
+        (built(STATE, READ_BOTH), reading(a_source(1)), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
+        (built(STATE, READ_ONE), reading(a_source(1, table="uuid-2")), RUN_AGAIN, "full", "SOURCE_REPLACED"),
+        (built(STATE, READ_ONE), reading(a_source(3, 4, form=2)), RUN_AGAIN, "full", "UPSTREAM_EXPIRED"),
+        (built(STATE, READ_ONE), reading(a_source(1), parsed=False), RUN_AGAIN, "full", "UNPARSED"),
         (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1)), RUN_AGAIN, "full", "MODEL_CHANGED"),
+        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1, 2)), RUN_AGAIN, "full", "MODEL_CHANGED"),
         (built(STATE, READ_ONE), reading(a_source(1), unstable=("NOW",)), RUN_AGAIN, "full", "NON_DETERMINISTIC"),
         (built(STATE, {}), reading(None), RUN_AGAIN, "full", "SOURCE_UNKNOWN"),
         (built(STATE, {}), reading(), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
@@ -115,11 +120,109 @@ READ_BOTH = {str(UP): v(1), str(OTHER): v(1)}
         (built(STATE, READ_ONE, **{MODE: SCHEMA_ONLY}), reading(a_source(1)), EMPTY, "create", "SCHEMA_ONLY"),
     ],
 )  # fmt: skip
-def test_a_table_that_is_a_query_is_recomputed_when_its_answer_may_differ(
+def test_a_table_that_is_a_query_follows_what_it_reads_or_is_recomputed_for_a_reason(
     state: TableState, upstreams: Upstreams, request_: Request, mode: str, reason: str
 ) -> None:
     decision = decide(STATE, state, upstreams, request_)
     assert (decision.mode, decision.reason) == (mode, reason)
+    assert (decision.increment is not None) == (mode == "incremental")
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason", "because"),
+    [
+        ("select id from ods.up limit 3", "LIMIT", "select with limit"),
+        ("select id, count(*) from ods.up group by rollup(id)", "GROUPING_SETS", "ROLLUP, CUBE or GROUPING SETS"),
+        ("select twice(id) as id from ods.up", "UNKNOWN_FUNCTION", "twice is none of Spark's functions"),
+        ("select count(*) as id from ods.up", "EVERYTHING_AFFECTED", "an aggregate without groups has changed"),
+        ("select nothing as id from ods.up", "UNRESOLVED", "nothing is no column that is known"),
+    ],
+)
+@pytest.mark.parametrize("refresh", ["auto", "incremental"])
+def test_a_query_that_no_rule_covers_is_recomputed_and_says_which_part_of_it(
+    sql: str, reason: str, because: str, refresh: str
+) -> None:
+    model = a_model(sql, refresh=refresh)
+    decision = decide(model, built(model, READ_ONE), reading(a_source(1, 2)), RUN_AGAIN)
+    assert (decision.mode, decision.reason, decision.because) == ("full", reason, because)
+
+
+def test_what_changed_decides_whether_a_join_can_follow_it() -> None:
+    model = a_model("select u.id from ods.up as u left join ods.other as o on o.id > u.id")
+    upstreams = both(a_source(1, 2))
+    assert decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).mode == "incremental"
+    upstreams = both(a_source(1), a_source(1, 2, name=OTHER))
+    assert decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).reason == "EVERYTHING_AFFECTED"
+
+
+def many(*numbers: int, name: TableName = UP) -> SourceState:
+    """A source of 1,000 rows of which each commit brought 200."""
+    source = a_source(*numbers, name=name)
+    return replace(source, commits=tuple(replace(commit, rows=9000) for commit in source.commits))
+
+
+@pytest.mark.parametrize(
+    ("refresh", "numbers", "mode", "reason"),
+    [
+        ("auto", (1, 2), "incremental", "CHANGES"),
+        ("auto", (1, 2, 3), "full", "COST"),
+        ("incremental", (1, 2, 3), "incremental", "CHANGES"),
+        ("strict", (1, 2, 3), "incremental", "CHANGES"),
+        ("full", (1, 2), "full", "AS_CONFIGURED"),
+        ("full", (1,), "unchanged", "NOTHING_NEW"),
+    ],
+)
+def test_refresh_says_whether_much_that_has_changed_is_followed(
+    refresh: str, numbers: tuple[int, ...], mode: str, reason: str
+) -> None:
+    model = a_model(refresh=refresh)
+    decision = decide(model, built(model, READ_ONE), reading(many(*numbers)), RUN_AGAIN)
+    assert (decision.mode, decision.reason) == (mode, reason)
+
+
+STRICT = a_model(refresh="strict")
+LIMITED = a_model("select id from ods.up limit 3", refresh="strict")
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "upstreams", "reason", "because"),
+    [
+        (LIMITED, TableState(), reading(a_source(1)), "LIMIT", "select with limit"),
+        (LIMITED, built(LIMITED, READ_ONE), reading(a_source(1, 2)), "LIMIT", "select with limit"),
+        (STRICT, TableState(), reading(a_source(1), parsed=False), "UNPARSED", "the query could not be read"),
+        (STRICT, TableState(), reading(a_source(1), unstable=("NOW",)), "NON_DETERMINISTIC", "NOW"),
+        (STRICT, TableState(), reading(None), "SOURCE_UNKNOWN", str(UP)),
+        (STRICT, built(STRICT, READ_ONE), reading(a_source(1, table="uuid-2")), "SOURCE_REPLACED", "created again"),
+        (STRICT, built(STRICT, READ_ONE), reading(a_source(3, form=2)), "UPSTREAM_EXPIRED", "no longer keeps"),
+        (STRICT, built(STRICT, {}), reading(a_source(1)), "SOURCE_UNKNOWN", "was not read by the last run"),
+    ],
+)  # fmt: skip
+def test_a_strict_model_that_can_not_be_maintained_is_an_error_from_the_first_run_on(
+    model: Model, state: TableState, upstreams: Upstreams, reason: str, because: str
+) -> None:
+    with pytest.raises(PlanError) as raised:
+        decide(model, state, upstreams, RUN_AGAIN)
+    told = str(raised.value)
+    assert told.startswith("lake.dwd.orders: `refresh: strict`")
+    assert because in told
+    assert f"({reason})\n  what to do: change the query, or set `refresh: auto`" in told
+
+
+@pytest.mark.parametrize("model", [STRICT, LIMITED])
+def test_a_strict_model_is_recomputed_where_somebody_asked_for_it(model: Model) -> None:
+    upstreams = reading(a_source(1, 2))
+    changed = built(model, READ_ONE, **{QUERY: "another"})
+    assert decide(model, changed, upstreams, RUN_AGAIN).reason == "MODEL_CHANGED"
+    assert decide(model, built(model, READ_ONE), upstreams, REFRESH).reason == "FULL_REFRESH"
+    assert decide(model, built(model, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+    assert decide(model, TableState(), upstreams, EMPTY).reason == "SCHEMA_ONLY"
+
+
+def test_a_changed_upstream_that_the_query_takes_nothing_of_is_no_news() -> None:
+    model = a_model("with unread as (select * from ods.other) select id from ods.up")
+    upstreams = both(a_source(1), a_source(1, 2, name=OTHER))
+    decision = decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
+    assert (decision.mode, decision.reason, decision.increment) == ("unchanged", "NOTHING_NEW", None)
 
 
 def test_a_recomputation_says_what_was_not_deterministic_or_not_known() -> None:
@@ -131,6 +234,7 @@ def test_a_recomputation_says_what_was_not_deterministic_or_not_known() -> None:
 def test_what_a_run_consumes_is_the_newest_version_of_every_upstream_it_knows() -> None:
     state = built(STATE, READ_ONE)
     decision = decide(STATE, state, reading(a_source(1, 3), a_source(7, name=OTHER)), RUN_AGAIN)
+    assert decision.mode == "incremental"
     assert decision.consumed == {str(UP): v(3), str(OTHER): v(7)}
     assert decision.windows[str(UP)] == Window(str(UP), v(1), v(3))
     assert decision.windows[str(OTHER)] == Window(str(OTHER), None, v(7))
@@ -157,14 +261,19 @@ def test_a_run_that_recorded_its_offsets_finds_nothing_new_afterwards(numbers: l
     ],
 )
 def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model) -> None:
-    assert fingerprint(changed) != fingerprint(STATE)
+    assert fingerprint(changed, {}) != fingerprint(STATE, {})
 
 
 @pytest.mark.parametrize(
     "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
 )
 def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
-    assert fingerprint(changed) == fingerprint(STATE) == fingerprint(a_model())
+    assert fingerprint(changed, {}) == fingerprint(STATE, {}) == fingerprint(a_model(), {})
+
+
+def test_the_fingerprint_changes_with_a_view_that_the_query_reads() -> None:
+    texts = [{}, {"a.b.v": "select 1"}, {"a.b.v": "select 2"}, {"a.b.w": "select 2"}]
+    assert len({fingerprint(STATE, views) for views in texts}) == 4
 
 
 def test_changes_in_the_query_of_a_state_need_the_other_input() -> None:
@@ -360,6 +469,12 @@ def test_two_keys_are_written_alike_only_if_they_are_the_same(left: list[str], r
     assert (key_text(left) == key_text(right)) == (left == right)
 
 
+@settings(max_examples=50)
+@given(_keys)
+def test_a_key_is_read_as_it_was_written(key: list[str]) -> None:
+    assert key_names(key_text(key)) == tuple(key)
+
+
 def test_the_last_run_is_the_newest_that_loaded_rows() -> None:
     one, two = {RUN: "1", MODE: "create"}, {RUN: "2", MODE: "full"}
     others = [{}, {RUN: "3", MODE: SCHEMA_ONLY}, {"engine": "compaction"}]
@@ -378,3 +493,30 @@ def test_offsets_are_those_that_a_run_recorded() -> None:
 
 def test_a_decision_without_windows_consumes_nothing() -> None:
     assert Decision("unchanged", "NOTHING_NEW").consumed == {}
+
+
+# What earlier runs found out.
+
+
+@pytest.mark.parametrize(
+    ("affected", "refresh", "mode"),
+    [
+        ("0.500", "auto", "incremental"),
+        ("0.501", "auto", "full"),
+        ("0.501", "incremental", "incremental"),
+        ("0.501", "strict", "incremental"),
+    ],
+)
+def test_a_table_most_of_which_was_affected_before_is_computed_in_full(affected: str, refresh: str, mode: str) -> None:
+    model = a_model(refresh=refresh)
+    decision = decide(model, built(model, READ_ONE, **{AFFECTED: affected}), reading(a_source(1, 2)), RUN_AGAIN)
+    assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
+
+
+def test_what_was_affected_fades_until_changes_are_followed_again() -> None:
+    share, turns = "1.000", 0
+    while float(share) > MOST_AFFECTED:
+        decision = decide(STATE, built(STATE, READ_ONE, **{AFFECTED: share}), reading(a_source(1, 2)), RUN_AGAIN)
+        share, turns = faded({AFFECTED: share}, decision)[AFFECTED], turns + 1
+    assert turns == 7
+    assert faded({AFFECTED: "0.9"}, replace(decision, reason="FULL_REFRESH")) == {}

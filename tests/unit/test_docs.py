@@ -19,9 +19,14 @@ import yaml
 from arctic_runtime import observe
 from arctic_runtime.cli import _COMMANDS, _parser
 from arctic_runtime.model import step, table
-from arctic_runtime.model.columns import RESERVED
+from arctic_runtime.model.columns import RESERVED, Column
+from arctic_runtime.model.key import KEY_PROPERTY
+from arctic_runtime.model.names import TableName
 from arctic_runtime.plan import configure as configuration
-from arctic_runtime.plan import decide, settle
+from arctic_runtime.plan import decide, increment, settle
+from arctic_runtime.plan.incremental.analyse import Relation, analyse
+from arctic_runtime.plan.incremental.maintain import Deltas, maintain
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
 from dbt.adapters.arctic.credentials import ArcticCredentials
 
@@ -192,6 +197,7 @@ def test_values_and_defaults_are_the_codes() -> None:
     for key, kind in (
         ("merge", table.Merge),
         ("input", table.Input),
+        ("refresh", table.Refresh),
         ("on_match", table.OnMatch),
         ("changelog", table.Changelog),
         ("on_schema_change", table.OnSchemaChange),
@@ -216,10 +222,108 @@ def test_every_mode_and_reason_is_explained() -> None:
     assert told == {*get_args(step.Mode), *get_args(step.Reason)}
 
 
+def test_every_way_to_refresh_is_explained() -> None:
+    told = section(read("docs/configuration.md"), "## Refresh")
+    assert set(rows(told)) == set(get_args(table.Refresh))
+
+
+def test_from_which_part_on_everything_is_computed_is_told() -> None:
+    assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
+    assert (decide.MOST_AFFECTED, decide.LARGE_SOURCES) == (0.5, 1_000_000)
+    for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
+        told = " ".join(read(page).split())
+        for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than half", "more than a million"):
+            assert re.search(part, told), (page, part)
+
+
+# How queries are kept, as the page on maintenance says: its examples are planned.
+
+SHOP = {
+    "lake.shop.orders": Relation(
+        (
+            Column("id", "bigint"),
+            Column("customer", "bigint"),
+            Column("amount", "bigint"),
+            Column("state", "string"),
+            Column("tags", "array<string>"),
+        ),
+        ("id",),
+    ),
+    "lake.shop.customers": Relation((Column("customer", "bigint"), Column("name", "string")), ("customer",)),
+    "lake.shop.lines": Relation((Column("id", "bigint"), Column("line", "int")), ("id", "line")),
+    "lake.shop.rates": Relation((Column("factor", "bigint"),)),
+}
+CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
+BY_RUN = {"SELF_REFERENCE", "COST", "SOURCE_UNKNOWN", "SOURCE_REPLACED", "UPSTREAM_EXPIRED"}
+"""Reasons that no text of a query alone brings about."""
+
+
+def examples() -> dict[str, tuple[str, list[str]]]:
+    """First cell → the query, and the other cells, of the lines of the page's tables that have one."""
+    found = {}
+    for line in read("docs/maintenance.md").splitlines():
+        first, *cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else [""]
+        queries = [cell.strip("`") for cell in cells if re.match(r"`(select|with) ", cell)]
+        if queries:
+            found[first.strip("`") if first.strip("`") in get_args(step.Reason) else first] = (queries[0], cells)
+    return found
+
+
+def way(query: str, is_one_row: bool) -> str:
+    """How an example's result is kept; the reason where it is not."""
+    try:
+        analysed = analyse(query, SHOP, {}, "lake", "shop")
+        key = () if is_one_row else (analysed.outputs[0][1],)
+        return "joined" if isinstance(maintain(analysed.tree, key, CHANGED), Deltas) else "units"
+    except NotMaintained as refused:
+        return refused.reason
+
+
+EXAMPLES = examples()
+WAYS = {name: cells for name, (_, cells) in EXAMPLES.items() if name not in get_args(step.Reason)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_maintenance_is_kept_or_refused_as_its_line_says(name: str) -> None:
+    query, cells = EXAMPLES[name]
+    assert way(query, name == "ONE_ROW") == (cells[1] if name in WAYS else name)
+
+
+def test_both_ways_of_maintenance_have_examples() -> None:
+    assert {cells[1] for cells in WAYS.values()} == {"joined", "units"}
+    assert len(WAYS) >= 15
+
+
+def test_every_reason_not_to_maintain_a_query_has_its_line() -> None:
+    told = section(read("docs/maintenance.md"), "## Reasons")
+    listed = re.findall(r"^\| `([A-Z_]+)` \|", told, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == reasons_in_code()
+    assert {name for name in listed if name not in EXAMPLES} == BY_RUN
+
+
+def reasons_in_code() -> set[str]:
+    """The reasons that plans of maintenance give; they ask for one with something that has changed."""
+    plan = ROOT / "arctic_runtime" / "plan"
+    files = [plan / "increment.py", *(plan / "incremental").rglob("*.py")]
+    written = {word for file in files for word in re.findall(r'"([A-Z][A-Z_]+)"', file.read_text())}
+    return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
+
+
 def test_what_tables_keep_is_told_by_its_name() -> None:
     told = set(re.findall(r"`(arctic\.[\w-]+)`", read("docs/architecture.md")))
     assert told == {
-        *(decide.RUN, decide.MODE, decide.REASON, decide.CONSUMED, decide.QUERY, decide.HIGH_MARK, decide.KEY_PROPERTY),
+        *(
+            decide.RUN,
+            decide.MODE,
+            decide.REASON,
+            decide.CONSUMED,
+            decide.QUERY,
+            decide.HIGH_MARK,
+            decide.CHANGELOG,
+            decide.AFFECTED,
+        ),
+        KEY_PROPERTY,
         *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
         *("arctic.table", "arctic.changes"),
     }
@@ -295,7 +399,6 @@ def test_the_example_of_status_is_what_it_prints() -> None:
 
 def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     from arctic_runtime import cli
-    from arctic_runtime.model.names import TableName
     from arctic_runtime.model.version import Version, Window
 
     def version(snapshot: int) -> Version:
@@ -308,8 +411,18 @@ def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatc
         flights: Window(flights, version(1203944718834410222), version(8035113349810045318)),
     }
     name = TableName("lake", "dwd", "dwd_flights")
-    decision = step.Decision("full", "NOT_INCREMENTAL", windows)
-    plan = SimpleNamespace(decision=decision, steps=(step.AppendChanges(name.changes, 1, decision),))
+    known = {
+        flights: Relation((Column("flight_id", "string"), Column("carrier", "string")), ("flight_id",)),
+        airlines: Relation((Column("carrier", "string"), Column("name", "string"))),
+    }
+    sql = "select flight_id, name from ods.ods_flights f left join ods.airlines a on f.carrier = a.carrier"
+    analysed = analyse(sql, known, {}, "lake", "dwd")
+    changed = frozenset({TableName("lake", "ods", "ods_flights")})
+    key = (analysed.outputs[0][1],)
+    ways = maintain(analysed.tree, key, changed)
+    found = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
+    decision = decide.Decision("incremental", "CHANGES", windows, increment=found)
+    plan = SimpleNamespace(decision=decision, steps=(step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),))
     model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
     desk = SimpleNamespace(
         project=SimpleNamespace(one=lambda _: model),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
@@ -186,6 +188,54 @@ def test_an_upstream_model_is_read_through_its_change_table_and_any_other_table_
     log = observe_source(warehouse.reader, ODS.table.changes)
     assert log is not None
     assert (log.kind, log.version) == ("table", made["ods"][3])
+
+
+def test_an_upstream_model_tells_its_key_its_rows_and_where_its_base_stands(shop) -> None:
+    warehouse, made = shop
+    ods, dwd = (observe_source(warehouse.reader, model.table) for model in (ODS, DWD))
+    plain = observe_source(warehouse.reader, TableName("lake", "dwd", "plain"))
+    assert ods is not None
+    assert dwd is not None
+    assert plain is not None
+    assert (ods.key, ods.rows, ods.base) == (("id",), 6, ODS.table)
+    assert (dwd.key, dwd.rows, dwd.base) == (("id",), 3, DWD.table.base)
+    assert dwd.bases == ((made["base"].snapshot, made["dwd"][1]),)
+    assert (plain.key, plain.rows, plain.base, plain.bases) == (None, 1, None, ())
+
+
+def test_only_snapshots_of_a_base_that_say_so_hold_a_version(shop, writing) -> None:
+    """A merge is two commits, of which the second says how far; maintenance of others says nothing."""
+    warehouse, _ = shop
+    warehouse.create("halves__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    one, two = (warehouse.append("halves__changes", [(i, "a", "insert")]) for i in (1, 2))
+    warehouse.create("halves", arctic_kind="base", arctic_primary_key="id")
+    first = warehouse.append("halves", [(1, "a")], **writing.merged_to(one))
+    warehouse.append("halves", [])
+    second = warehouse.append("halves", [(2, "a")], **writing.merged_to(two))
+    warehouse.append("halves", [])
+    source = observe_source(warehouse.reader, TableName("lake", "dwd", "halves"))
+    assert source is not None
+    assert source.bases == ((first.snapshot, one), (second.snapshot, two))
+
+
+def test_an_upstream_model_without_a_base_has_its_key_all_the_same(shop, writing) -> None:
+    warehouse, _ = shop
+    warehouse.create("baseless__changes", writing.changes, arctic_kind="changes", arctic_primary_key="a\\,b,c")
+    warehouse.append("baseless__changes", [(1, "a", "insert")])
+    source = observe_source(warehouse.reader, TableName("lake", "dwd", "baseless"))
+    assert source is not None
+    assert (source.key, source.base, source.bases) == (("a,b", "c"), None, ())
+
+
+def test_columns_that_a_table_requires_are_never_null(shop) -> None:
+    warehouse, _ = shop
+    fields = (NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType(), required=False))
+    warehouse.create("required", fields).append(
+        pa.table({"id": pa.array([1])}, pa.schema([pa.field("id", pa.int64(), False)]))
+    )
+    source = observe_source(warehouse.reader, TableName("lake", "dwd", "required"))
+    assert source is not None
+    assert source.not_null == ("id",)
 
 
 def test_what_is_no_table_or_has_no_snapshot_is_no_source(shop) -> None:

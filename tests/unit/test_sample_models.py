@@ -17,6 +17,10 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from sqlglot import exp
 
+from arctic_runtime.model.columns import Column
+from arctic_runtime.plan.incremental.analyse import Relation, analyse
+from arctic_runtime.plan.incremental.maintain import maintain
+from arctic_runtime.plan.incremental.tree import scans
 from sample_project.loader import FIRST_DAY, events_of, opening_of
 from sample_project.loader.original import original
 
@@ -127,6 +131,25 @@ def test_ods_models_take_the_newest_image_of_each_row() -> None:
             "on_read",
         )
         assert settings["delete_when"] == "op = 'd'"
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_models_above_the_events_follow_whatever_changes(name: str, warehouse: duckdb.DuckDBPyConnection) -> None:
+    relations = {f"lake.shop.{read}": _relation(read, warehouse) for read in ("airlines", *MODELS)}
+    analysed = analyse(rendered(name)[0], relations, {}, "lake", "shop")
+    made = dict(analysed.outputs)
+    key = tuple(made[column] for column in key_of(name))
+    sources = {scan.source for scan in scans(analysed.tree)}
+    assert sources
+    for changed in (*(frozenset({source}) for source in sources), frozenset(sources)):
+        trees = vars(maintain(analysed.tree, key, changed)).values()
+        assert changed <= {scan.source for tree in trees for scan in scans(tree)} <= sources
+
+
+def _relation(name: str, warehouse: duckdb.DuckDBPyConnection) -> Relation:
+    described = warehouse.execute(f"describe {name}").fetchall()
+    columns = (Column(row[0], exp.DataType.build(row[1], dialect="duckdb").sql("spark")) for row in described)
+    return Relation(tuple(columns), tuple(key_of(name)) if name in MODELS else None)
 
 
 def test_a_flight_finds_its_plane_airports_and_weather(warehouse: duckdb.DuckDBPyConnection) -> None:

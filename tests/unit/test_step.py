@@ -13,7 +13,6 @@ from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
     CreateChangeTable,
-    Decision,
     DropBranches,
     DropStranger,
     EvolveSchema,
@@ -45,7 +44,7 @@ def test_a_step_is_told_in_one_line(step: Step) -> None:
 
 
 def test_the_transaction_is_told_with_its_mode_and_reason() -> None:
-    step = AppendChanges(ORDERS.changes, 1, Decision("full", "FULL_REFRESH"))
+    step = AppendChanges(ORDERS.changes, 1, "full", "FULL_REFRESH")
     assert describe(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
 
 

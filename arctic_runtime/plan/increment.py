@@ -1,0 +1,190 @@
+"""The incremental plan of one model: its query analysed, and the rules applied to what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from arctic_runtime.model.columns import find_column, plain_columns, same_name
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import Commit, SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
+from arctic_runtime.plan.incremental.maintain import Deltas, Maintenance, Units, maintain
+from arctic_runtime.plan.incremental.outline import outline
+from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.tree import Node, Scan, scans
+from arctic_runtime.plan.reads import Reads
+
+_WAYS: Mapping[type[Maintenance], str] = {
+    Deltas: "changed rows are joined to the rest of the query",
+    Units: "the keys of rows that may differ are worked out, and these rows are computed again",
+}
+MOST_CHANGED = 0.3
+"""Where a larger part of an upstream's rows has changed, computing everything costs less than finding out what to."""
+FEW_ROWS = 10_000
+"""So many changed rows are always followed: whatever the plan, they cost next to nothing."""
+MOST_COMPARED = 1_000_000
+"""Versions of a plain table with more rows are not compared: it costs as much as a query."""
+
+
+@dataclass(frozen=True)
+class Upstreams:
+    """What a model reads: `states` by name, None where a name is no table that can be observed; `views` by name."""
+
+    states: Mapping[str, SourceState | None] = field(default_factory=dict)
+    reads: Reads = field(default_factory=Reads)
+    views: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
+
+    `tree` is the query itself, of which `changed` is what has changed.
+    """
+
+    maintenance: Maintenance
+    outputs: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    tree: Node
+    changed: frozenset[TableName]
+
+    @property
+    def trees(self) -> tuple[Node, ...]:
+        match self.maintenance:
+            case Deltas(changes):
+                return (changes,)
+            case Units(affected, new):
+                return (affected, new)
+
+    def reads(self, upstreams: Upstreams) -> int:
+        """How many rows the query's sources hold, each time that one is read."""
+        states = (upstreams.states[str(scan.source)] for scan in scans(self.tree))
+        return sum(state.rows for state in states if state)
+
+    def describe(self) -> tuple[str, ...]:
+        """A few lines for people: how the table is kept, and the query's operators."""
+        return (_WAYS[type(self.maintenance)], *(f"  {line}" for line in outline(self.tree, self.changed)))
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(scan for tree in self.trees for scan in scans(tree))
+
+
+def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window]) -> Increment | None:
+    """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
+
+    Raises NotMaintained where the table has to be computed in full.
+    """
+    analysed, key = analysis(model, upstreams)
+    read = {scan.source for scan in scans(analysed.tree)}
+    changed = [window for window in windows.values() if not window.is_empty]
+    states = {window.upstream: upstreams.states[window.upstream] for window in changed}
+    sources = frozenset(state.name for state in states.values() if state and state.name in read)
+    if not sources:
+        return None
+    for window in changed:
+        state = states[window.upstream]
+        if state is not None and state.name in sources:
+            _check_window(state, window)
+            _check_cost(model, state, window)
+    _check_images(scans(analysed.tree), upstreams, sources)
+    return Increment(maintain(analysed.tree, key, sources), analysed.outputs, key, analysed.tree, sources)
+
+
+def check_maintained(model: Model, upstreams: Upstreams) -> None:
+    """Raises NotMaintained where no change of anything that the query reads could be followed."""
+    analysed, key = analysis(model, upstreams)
+    refused: NotMaintained | None = None
+    for source in dict.fromkeys(scan.source for scan in scans(analysed.tree)):
+        try:
+            maintain(analysed.tree, key, frozenset({source}))
+            return
+        except NotMaintained as error:
+            refused = error
+    if refused is not None:
+        raise refused
+
+
+def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
+    """The query as a tree, and the tree's columns for the primary key."""
+    table = model.table
+    if str(table) in upstreams.states:
+        raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
+    relations = {name: _relation(state) for name, state in upstreams.states.items() if state is not None}
+    views = {name: ViewText(sql) for name, sql in upstreams.views.items()}
+    analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
+    return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
+
+
+def _output(analysed: Analysed, wanted: str) -> str:
+    found = [made for name, made in analysed.outputs if same_name(name, wanted)]
+    if len(found) != 1:
+        raise NotMaintained("UNRESOLVED", f"it is not clear which column of the query is the key's {wanted}")
+    return found[0]
+
+
+def _relation(state: SourceState) -> Relation:
+    return Relation(plain_columns(state.columns), state.key, state.not_null)
+
+
+def _check_window(state: SourceState, window: Window) -> None:
+    """Raises NotMaintained where what came between two versions can't be told."""
+    start = window.start
+    if start is None:
+        raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
+    if start.table != window.end.table:
+        raise NotMaintained("SOURCE_REPLACED", f"{state.name} was dropped and created again")
+    if state.format_version < 2:
+        raise NotMaintained("UNSUPPORTED", f"{state.name} is of format version 1, whose commits have no order")
+    if state.kind != "changes":
+        if start.snapshot not in state.snapshots:
+            raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that was read last")
+        return
+    oldest = state.commits[0]
+    if not _follows(state, start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
+        raise NotMaintained("SOURCE_REPLACED", f"{state.name} no longer follows from the version that was read last")
+    if not _only_appends(state, window):
+        raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
+
+
+def is_appended(state: SourceState, window: Window) -> bool:
+    """Whether what came to a plain table in a window are appended rows alone; otherwise its versions are compared."""
+    return window.start is not None and _follows(state, window.start) and _only_appends(state, window)
+
+
+def _follows(state: SourceState, start: Version) -> bool:
+    return any(commit.version.snapshot == start.snapshot for commit in state.commits)
+
+
+def _only_appends(state: SourceState, window: Window) -> bool:
+    return all(commit.operation in ("append", "replace") for commit in _commits(state, window))
+
+
+def _commits(state: SourceState, window: Window) -> list[Commit]:
+    after = window.start.sequence if window.start else -1
+    return [commit for commit in state.commits if after < commit.version.sequence <= window.end.sequence]
+
+
+def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
+    """Rows with maps can't be counted, so what came and went is not told of tables that don't tell it themselves."""
+    for scan in found:
+        state = upstreams.states[str(scan.source)]
+        assert state is not None
+        fields = [find_column(state.columns, name) for _, name in scan.fields]
+        if scan.source in changed and any(part and "map<" in part.type for part in fields):
+            raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a map is read of it")
+
+
+def _check_cost(model: Model, state: SourceState, window: Window) -> None:
+    if model.config.refresh != "auto" or window.start is None:
+        return
+    if state.kind != "changes" and not is_appended(state, window):
+        if state.rows > MOST_COMPARED:
+            raise NotMaintained("COST", f"{state.name} was rewritten, and {state.rows:,} rows are many to compare")
+        return
+    rows = sum(commit.rows for commit in _commits(state, window))
+    if rows > max(FEW_ROWS, MOST_CHANGED * state.rows):
+        raise NotMaintained("COST", f"{rows:,} changed rows of {state.name}, which has {state.rows:,}")

@@ -1,0 +1,221 @@
+"""Which functions a maintained query may call, and how its text is read.
+
+Volatile functions, whose answer depends on more than their arguments, are refused. Functions whose answer depends on
+the order of rows that compare equal are not: `first`, `collect_list`, and `row_number` or `lag` over an order with
+ties. Maintenance computes whole groups and partitions anew, so that what it gives is an answer that a full run could
+have given as well; that a full run might have chosen another one says nothing against it.
+
+Functions that Spark does not have are users' own, of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.spark import SparkParser
+
+from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
+from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.reads import UNSTABLE, function_names
+
+_CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
+_CLOCK_WORDS = frozenset({"NOW", "TODAY", "TOMORROW", "YESTERDAY"})
+
+_KNOWN = AGGREGATES | GENERATORS | SCALARS | WINDOW_FUNCTIONS
+
+_TAKES_UNIT = frozenset({"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDIFF", "TIMESTAMPADD", "TIMESTAMPDIFF"})
+
+_NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WINDOW", "WINDOW", "WINDOW_TIME"})
+
+_EMPTY_IS_ZERO = (exp.Count, exp.CountIf, exp.ApproxDistinct)
+_EMPTY_IS_NULL = (
+    exp.Sum,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+    exp.First,
+    exp.Last,
+    exp.AnyValue,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+)
+
+_LOSSY = frozenset(
+    {
+        "APPROX_PERCENTILE",
+        "LISTAGG",
+        "MAX_BY",
+        "MIN_BY",
+        "PERCENTILE",
+        "PERCENTILE_APPROX",
+        "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        "STRING_AGG",
+    }
+)
+"""Aggregates that would be written back as others, without an argument or with one more."""
+
+_OWN_SYNTAX = frozenset(
+    {
+        "BROADCAST",
+        "BROADCASTJOIN",
+        "CAST",
+        "EXTRACT",
+        "MAPJOIN",
+        "MERGE",
+        "MERGEJOIN",
+        "OVERLAY",
+        "POSITION",
+        "SHUFFLEMERGE",
+        "SHUFFLE_HASH",
+        "SHUFFLE_REPLICATE_NL",
+        "SUBSTR",
+        "SUBSTRING",
+        "TRIM",
+        "TRY_CAST",
+    }
+)
+
+
+class _Parser(SparkParser):
+    """Reads as few functions as possible as more than a name, since what is not understood is written back as it was.
+
+    The constructor of arrays is among those read, because a subscript behind its bare name is taken for its argument.
+    """
+
+    FUNCTIONS: ClassVar = {
+        name: build
+        for name, build in SparkParser.FUNCTIONS.items()
+        if name in (AGGREGATES | GENERATORS | WINDOW_FUNCTIONS | {"ARRAY", "COALESCE"}) - _LOSSY
+    }
+    FUNCTION_PARSERS: ClassVar = {
+        name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
+    }
+
+
+def parse(sql: str) -> exp.Query:
+    """The one query of a text; NotMaintained where it is none, or not understood."""
+    dialect = Spark()
+    try:
+        found = _Parser(dialect=dialect).parse(dialect.tokenize(sql), sql)
+    except SqlglotError as error:
+        raise NotMaintained("UNPARSED", f"the SQL is not understood: {str(error).splitlines()[0]}") from error
+    statements = [statement for statement in found if statement is not None]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise NotMaintained("UNPARSED", "the SQL is not one query")
+    query = statements[0]
+    for node in query.walk():
+        node.pop_comments()
+        _mark_unit(node)
+        _name_fields(node)
+        _check_variables(node)
+    return query
+
+
+def check_functions(expression: exp.Expr) -> None:
+    """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
+    for node in expression.walk():
+        if isinstance(node, exp.Func):
+            _check(node)
+        elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            raise NotMaintained(
+                "UNKNOWN_FUNCTION",
+                f"{node.expression.name} is none of Spark's functions",
+            )
+        elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise NotMaintained("UNSUPPORTED", "a parameter or a session variable")
+        elif isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
+            raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
+        elif isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
+            raise NotMaintained("UNSUPPORTED", "any(…) as an aggregate; bool_or is another name of it, and covered")
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is a call of an aggregate, with what belongs to it (`filter`, `within group`, `ignore nulls`)."""
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return is_aggregate(node.this)
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper() in AGGREGATES
+    return isinstance(node, exp.AggFunc)
+
+
+def is_generator(node: exp.Expr) -> bool:
+    """Whether a node is a call of a function that makes any number of rows."""
+    return isinstance(node, exp.Func) and not GENERATORS.isdisjoint(function_names(node))
+
+
+def value_when_empty(call: exp.Expr) -> exp.Expr | None:
+    """What an aggregate makes of no rows: 0, or null; None where that is not known."""
+    while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this
+    if isinstance(call, _EMPTY_IS_ZERO):
+        return exp.Literal.number(0)
+    return exp.Null() if isinstance(call, _EMPTY_IS_NULL) else None
+
+
+def _check(function: exp.Func) -> None:
+    names = set(function_names(function))
+    if _reads_clock(function):
+        raise NotMaintained("NON_DETERMINISTIC", f"'{function.this.name}' means another moment in every run")
+    if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
+        raise NotMaintained(
+            "NON_DETERMINISTIC",
+            f"{_shown(function)} depends on more than its arguments: the moment, the session or chance",
+        )
+    if names & _NOT_SUPPORTED:
+        raise NotMaintained("UNSUPPORTED", f"{_shown(function)} is not covered")
+    if isinstance(function, exp.Anonymous) and function.name.upper() not in _KNOWN:
+        raise NotMaintained(
+            "UNKNOWN_FUNCTION",
+            f"{_shown(function)} is none of Spark's functions",
+        )
+
+
+def _reads_clock(function: exp.Func) -> bool:
+    """`date 'today'` and the like, which Spark turns into the moment of the run."""
+    if not isinstance(function, exp.Cast):
+        return False
+    word = function.this
+    return isinstance(word, exp.Literal) and word.is_string and word.name.strip().upper() in _CLOCK_WORDS
+
+
+def _check_variables(function: exp.Expr) -> None:
+    """A variable that is written in another case than where it is declared has been taken for a column."""
+    if not isinstance(function, exp.Lambda):
+        return
+    variables = {variable.name.lower() for variable in function.expressions}
+    for column in function.this.find_all(exp.Column):
+        if column.parts[0].name.lower() in variables:
+            raise NotMaintained(
+                "UNSUPPORTED",
+                f"{column.name} in a lambda could be its variable or a column; write variables in one case",
+            )
+
+
+def _mark_unit(node: exp.Expr) -> None:
+    """Keeps `dateadd(day, 1, d)` from reading a column `day`."""
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
+        unit = node.expressions[0]
+        if isinstance(unit, exp.Column) and not unit.table:
+            unit.replace(exp.Var(this=unit.name.upper()))
+
+
+def _name_fields(node: exp.Expr) -> None:
+    """Keeps `struct(amount)` from naming its field as the column is named in the tree."""
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
+        for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
+            last = value.this if isinstance(value, exp.Column) else value.expression
+            if isinstance(last, exp.Identifier):
+                value.replace(exp.alias_(value.copy(), last.name, quoted=True))
+
+
+def _shown(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

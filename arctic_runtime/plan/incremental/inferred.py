@@ -1,0 +1,84 @@
+"""Types of expressions, as far as they are certain without asking the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+_SAME_TYPE = (
+    exp.Paren,
+    exp.Neg,
+    exp.Window,
+    exp.Filter,
+    exp.IgnoreNulls,
+    exp.RespectNulls,
+    exp.Min,
+    exp.Max,
+    exp.First,
+    exp.Last,
+    exp.AnyValue,
+)
+"""What has the type of the first thing that it is applied to."""
+
+_ALWAYS: dict[type[exp.Expr], str] = {
+    exp.Boolean: "boolean",
+    exp.Count: "bigint",
+    exp.CountIf: "bigint",
+    exp.ApproxDistinct: "bigint",
+    exp.RowNumber: "int",
+    exp.Rank: "int",
+    exp.DenseRank: "int",
+}
+
+_NAMED = {
+    **dict.fromkeys(("LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART"), "string"),
+    **dict.fromkeys(("CONCAT_WS", "DATE_FORMAT", "HEX", "MD5", "SHA1", "SHA2"), "string"),
+    **dict.fromkeys(("TO_DATE", "DATE", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "LAST_DAY", "MAKE_DATE"), "date"),
+    **dict.fromkeys(("YEAR", "QUARTER", "MONTH", "DAY", "WEEKOFYEAR", "DAYOFWEEK", "LENGTH", "HASH"), "int"),
+    "XXHASH64": "bigint",
+}
+"""Functions whose type does not depend on those of their arguments."""
+
+_SUMS = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "bigint"),
+    **dict.fromkeys(("float", "double"), "double"),
+}
+
+
+def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
+    """The type as Spark writes it, where that of each column is in `types`; None where it is not certain."""
+    match value:
+        case exp.Column():
+            return types.get(value.name)
+        case exp.Cast():
+            return value.to.sql(dialect="spark").lower()
+        case exp.Literal():
+            return _of_literal(value)
+        case exp.Coalesce():
+            return _of_all((value.this, *value.expressions), types)
+        case exp.Case():
+            return _of_all((*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types)
+        case exp.Sum():
+            return _SUMS.get(type_of(value.this, types) or "")
+        case exp.Anonymous():
+            return _NAMED.get(value.name.upper())
+    if isinstance(value, _SAME_TYPE):
+        return type_of(value.this, types)
+    return _ALWAYS.get(type(value))
+
+
+def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
+    """The type that all parts have; a null has any."""
+    found = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_literal(value: exp.Literal) -> str | None:
+    if value.is_string:
+        return "string"
+    digits = value.name
+    if digits.isdigit():
+        return "int" if int(digits) < 2**31 else "bigint" if int(digits) < 2**63 else None
+    whole, _, rest = digits.partition(".")
+    return f"decimal({len(whole) + len(rest)},{len(rest)})" if (whole + rest).isdigit() else None

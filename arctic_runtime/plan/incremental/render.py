@@ -1,0 +1,142 @@
+"""A tree as SQL: each operator one select over its inputs, which the engine's optimizer folds together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+from typing_extensions import assert_never
+
+from arctic_runtime.model.names import TableName, image_view
+from arctic_runtime.plan.incremental.tree import (
+    WEIGHT,
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Given,
+    Image,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    UnionAll,
+    Window,
+    column,
+    columns,
+)
+
+
+def input_name(source: TableName, image: Image) -> str:
+    """The name under which an image of a source is at hand when a plan is executed."""
+    return image_view(image, source)
+
+
+def render(node: Node, dialect: str = "spark") -> str:
+    """The SQL of a tree; it reads each source's images by `input_name`, and given rows by their name."""
+    return query(node).sql(dialect=dialect)
+
+
+def query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
+    """The tree as a query of sqlglot's."""
+    match node:
+        case Scan(source=source, fields=fields, image=image):
+            read = [_named(column(field), name) for name, field in fields]
+            weight = [column(WEIGHT)] if image == "delta" else []
+            return _select([*read, *weight]).from_(_table(input_name(source, image)), copy=False)
+        case Given(name=name, names=names):
+            return _select(column(part) for part in names).from_(_table(name), copy=False)
+        case OneRow():
+            return _select(())
+        case Project(child=child, expressions=expressions):
+            return _select(_named(value, name) for name, value in expressions).from_(_input(child, "t"), copy=False)
+        case Filter(child=child, condition=condition):
+            return _all().from_(_input(child, "t"), copy=False).where(condition.copy(), copy=False)
+        case Join(kind=kind, left=left, right=right, on=on):
+            joined = exp.Join(this=_input(right, "r"), **_JOINS[kind], on=on.copy() if on else exp.true())
+            return _all().from_(_input(left, "l"), copy=False).join(joined, copy=False)
+        case SemiJoin(kind=kind, left=left, right=right, on=on):
+            joined = exp.Join(
+                this=_input(right, "r"), side="LEFT", kind=kind.upper(), on=on.copy() if on else exp.true()
+            )
+            return _all().from_(_input(left, "l"), copy=False).join(joined, copy=False)
+        case Aggregate(child=child, keys=keys, aggregates=aggregates):
+            found = [*(column(key) for key in keys), *(_named(value, name) for name, value in aggregates)]
+            return (
+                _select(found or [exp.Count(this=exp.Star(), big_int=True)])
+                .from_(_input(child, "t"), copy=False)
+                .group_by(*(column(key) for key in keys), copy=False)
+            )
+        case Window(child=child, expressions=expressions):
+            found = [*(column(name) for name in columns(child)), *(_named(value, name) for name, value in expressions)]
+            return _select(found).from_(_input(child, "t"), copy=False)
+        case Explode():
+            return _exploded(node)
+        case Distinct(child=child):
+            return _all().distinct(copy=False).from_(_input(child, "t"), copy=False)
+        case UnionAll(inputs=inputs, names=names):
+            return _union(inputs, names)
+        case SetOperation(kind=kind, all=is_all, left=left, right=right, names=names):
+            of = exp.Intersect if kind == "intersect" else exp.Except
+            return of(this=_renamed(left, names), expression=_renamed(right, names), distinct=not is_all)
+        case _:
+            assert_never(node)
+
+
+_JOINS: dict[str, dict[str, str]] = {
+    "inner": {"kind": "INNER"},
+    "left": {"side": "LEFT"},
+    "full": {"side": "FULL"},
+}
+
+
+def _table(name: str) -> exp.Table:
+    return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def _input(node: Node, alias: str) -> exp.Subquery:
+    return query(node).subquery(alias, copy=False)
+
+
+def _select(found: Iterable[exp.Expr]) -> exp.Select:
+    """A select of these; where rows matter and no column does, of a constant."""
+    return exp.Select(expressions=list(found) or [exp.true()])
+
+
+def _all() -> exp.Select:
+    return exp.Select(expressions=[exp.Star()])
+
+
+def _named(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(value.copy(), name, quoted=True)
+
+
+def _renamed(node: Node, names: Sequence[str]) -> exp.Select:
+    pairs = zip(columns(node), names, strict=True)
+    return _select(_named(column(own), name) for own, name in pairs).from_(_input(node, "t"), copy=False)
+
+
+def _union(inputs: Sequence[Node], names: Sequence[str]) -> exp.Query:
+    first, *others = [_renamed(node, names) for node in inputs]
+    found: exp.Query = first
+    for other in others:
+        found = exp.Union(this=found, expression=other, distinct=False)
+    return found
+
+
+def _exploded(node: Explode) -> exp.Select:
+    lateral = exp.Lateral(
+        this=node.generator.copy(),
+        view=True,
+        outer=node.outer,
+        alias=exp.TableAlias(
+            this=exp.to_identifier("g", quoted=True),
+            columns=[exp.to_identifier(name, quoted=True) for name in node.names],
+        ),
+    )
+    found = _select(column(name) for name in columns(node)).from_(_input(node.child, "t"), copy=False)
+    found.append("laterals", lateral)
+    return found

@@ -1,0 +1,166 @@
+"""Which rows of a join may have other partners than before, and what partners those had and have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links, plain
+from arctic_runtime.plan.incremental.rules.free import free
+from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, new, old, some
+from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.terms import present, project, select
+from arctic_runtime.plan.incremental.tree import (
+    WEIGHT,
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    Window,
+    column,
+    columns,
+    used,
+    walk,
+)
+
+
+def affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> Node:
+    """The rows of `left` that a row which came or went on the right is or was a partner of.
+
+    All other rows have the same partners before and after.
+    """
+    link = _linking(on, left, columns(left), right, ())
+    reads = _own(right, used(link))
+    return SemiJoin("semi", left, present(of.touched(right, reads)), link) if reads else left
+
+
+def partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> tuple[Node, Node]:
+    """The right side before and after, as far as affected rows of the left can have partners there.
+
+    Where the join's columns identify a row of a source, its changes are these rows and the source is not read.
+    """
+    pairs = equalities(on, columns(left), columns(right))
+    names = _once(pair.right for pair in pairs)
+    if not names:
+        return old(right, of), new(right)
+    key = _source_key(right)
+    if key is not None and key <= set(names):
+        return _with_weight(right, -1, of), _with_weight(right, 1, of)
+    changed = present(of.touched(right, names))
+    before, after = (restrict(image, names, changed, _null_safe(pairs)) for image in (old(right, of), new(right)))
+    return before, after
+
+
+def partners_of_changed(node: Node, other: Node, on: exp.Expr | None, of: Inputs) -> Node:
+    """One side of a join as far as what changed on the other can have partners there."""
+    return within(node, other, on, lambda names: present(of.touched(other, names)))
+
+
+def touched_by(side: Node, other: Node, on: exp.Expr | None, names: Names, of: Inputs) -> Node:
+    """Columns of the pairs whose row on one side changed.
+
+    Where that side has all these columns, or columns that they equal, its changes alone tell their values; that may be
+    more than there are pairs, but the other side is not read.
+    """
+    stands_for = expressible(side, other, on)
+    if set(names) <= set(stands_for):
+        below = present(of.touched(side, _once(stands_for[name] for name in names)))
+        return project(below, [(name, column(stands_for[name])) for name in names])
+    link = _linking(on, side, _own(side, names), other, _own(other, names))
+    changed = _own(side, (*names, *used(link)))
+    rest = of.either(other, some(_own(other, (*names, *used(link))), other))
+    if not changed:
+        return select(rest, names)
+    rows = present(of.touched(side, changed))
+    rest = within(rest, rows, link, lambda found: select(rows, found))
+    if set(names) <= set(columns(other)):
+        return select(SemiJoin("semi", rest, rows, link), names)
+    return select(Join("inner", rows, rest, link), names)
+
+
+def within(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
+    """One side of a join as far as the rows that it is joined to can have partners there.
+
+    `rows` gives columns of these. Engines see to that by themselves where a side is read row by row; groups, windows
+    and sets they would compute for all rows first.
+    """
+    pairs = equalities(on, columns(node), columns(other))
+    if not pairs or not any(isinstance(part, _WHOLE) for part in walk(node)):
+        return node
+    own = {pair.right: pair.left for pair in pairs}
+    return restrict(node, tuple(own.values()), rows(tuple(own)), _null_safe(pairs))
+
+
+_WHOLE = (Aggregate, Distinct, SetOperation, Window)
+
+
+def expressible(side: Node, other: Node, on: exp.Expr | None) -> dict[str, str]:
+    """The columns of both sides that have the value of a column of one side in every pair, with that column."""
+    equal = {pair.right: pair.left for pair in equalities(on, columns(side), columns(other)) if pair.same}
+    return {**equal, **{name: name for name in columns(side)}}
+
+
+def has_link(left: Node, right: Node, on: exp.Expr | None) -> bool:
+    """Whether an equality of the two sides tells which rows can be partners."""
+    return bool(links(on, columns(left), columns(right)))
+
+
+def pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: Names, of: Inputs) -> Node:
+    """Columns of the pairs before or after, of one side alone if that has them."""
+    for side, other in ((left, right), (right, left)):
+        if set(names) <= set(columns(side)):
+            return of.either(side, names)
+        stands_for = expressible(side, other, on)
+        if set(names) <= set(stands_for):
+            below = of.either(side, _once(stands_for[name] for name in names))
+            return project(below, [(name, column(stands_for[name])) for name in names])
+    link = _linking(on, left, _own(left, names), right, _own(right, names))
+    one, two = (of.either(side, _own(side, (*names, *used(link)))) for side in (left, right))
+    return select(Join("inner", one, two, link), names)
+
+
+def _linking(on: exp.Expr | None, left: Node, of_left: Names, right: Node, of_right: Names) -> exp.Expr | None:
+    """What of a condition finds partners cheaply: its equalities, and what reads no more than they and the names do."""
+    equal = links(on, columns(left), columns(right))
+    if not equal:
+        return on
+    reads = tuple(name for part in equal for name in used(part))
+    cheap = free(left, (*of_left, *_own(left, reads))) | free(right, (*of_right, *_own(right, reads)))
+    return conjunction(part for part in conjuncts(on) if cheap.issuperset(used(part)))
+
+
+def _null_safe(pairs: Iterable[Equality]) -> bool:
+    return any(pair.null_safe for pair in pairs)
+
+
+def _own(node: Node, names: Iterable[str]) -> Names:
+    return tuple(name for name in _once(names) if name in columns(node))
+
+
+def _once(names: Iterable[str]) -> Names:
+    return tuple(dict.fromkeys(names))
+
+
+def _with_weight(node: Node, weight: int, of: Inputs) -> Node:
+    sign = exp.EQ(this=column(WEIGHT), expression=exp.Literal.number(weight))
+    return select(Filter(present(of.delta(node)), sign), columns(node))
+
+
+def _source_key(node: Node) -> frozenset[str] | None:
+    """The names that a source's key has above filters and projections; None if it has none or that is not known."""
+    match node:
+        case Scan(key=key):
+            return frozenset(key) if key else None
+        case Filter(child=child):
+            return _source_key(child)
+        case Project(child=child, expressions=expressions):
+            below, names = _source_key(child), {own: name for name, own in plain(expressions).items()}
+            return frozenset(names[own] for own in below) if below and below <= set(names) else None
+        case _:
+            return None

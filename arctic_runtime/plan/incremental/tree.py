@@ -1,0 +1,239 @@
+"""The operators that a query is made of.
+
+Every column of a tree has a name of its own, unique in the whole tree, so that an expression is understood without
+knowing where it stands: expressions are sqlglot's, and their columns are unqualified names of the operator's inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import exp
+from typing_extensions import assert_never
+
+from arctic_runtime.model.names import TableName
+
+WEIGHT = "__arctic_weight"
+"""The column of a signed bag: +1 for a row that came, -1 for one that went."""
+
+Image = Literal["new", "old", "either", "delta"]
+"""A source as of the end of its window, as of its start, a superset of both, or what came and went, with weights."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A source's columns under their names in the tree; `key` are those that identify a row, None if not known."""
+
+    source: TableName
+    fields: tuple[tuple[str, str], ...]
+    key: tuple[str, ...] | None = None
+    image: Image = "new"
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows that are at hand under a name when the plan is executed, such as the keys of affected rows."""
+
+    name: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """Exactly one row, without columns: what a query without FROM starts from."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """One expression for each column, deterministic, of one row alone."""
+
+    child: Node
+    expressions: tuple[tuple[str, exp.Expr], ...]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The rows for which a condition is true."""
+
+    child: Node
+    condition: exp.Expr
+
+
+@dataclass(frozen=True)
+class Join:
+    """Pairs of rows for which `on` is true; left and full joins keep rows without a partner. No `on`: all pairs.
+
+    A right join is a left join with its sides exchanged.
+    """
+
+    kind: Literal["inner", "left", "full"]
+    left: Node
+    right: Node
+    on: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """The rows on the left that have a partner on the right (`semi`), or none (`anti`)."""
+
+    kind: Literal["semi", "anti"]
+    left: Node
+    right: Node
+    on: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One row for each group of equal `keys` (columns of the child, nulls equal); without keys exactly one row."""
+
+    child: Node
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[str, exp.Expr], ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The child's rows with further columns, each a window expression over the same partition.
+
+    `partition` are columns of the child; without any, all rows are one partition.
+    """
+
+    child: Node
+    partition: tuple[str, ...]
+    expressions: tuple[tuple[str, exp.Expr], ...]
+
+
+@dataclass(frozen=True)
+class Explode:
+    """Each row of the child once for each row that a generator makes of it; `outer` keeps rows without any."""
+
+    child: Node
+    generator: exp.Expr
+    names: tuple[str, ...]
+    outer: bool
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The child's rows, each once."""
+
+    child: Node
+
+
+@dataclass(frozen=True)
+class UnionAll:
+    """The rows of all children, column by column in their order, under names of its own."""
+
+    inputs: tuple[Node, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """Rows in both children (`intersect`), or in the left one only (`except`); `all` counts copies."""
+
+    kind: Literal["intersect", "except"]
+    all: bool
+    left: Node
+    right: Node
+    names: tuple[str, ...]
+
+
+Node = (
+    Scan
+    | Given
+    | OneRow
+    | Project
+    | Filter
+    | Join
+    | SemiJoin
+    | Aggregate
+    | Window
+    | Explode
+    | Distinct
+    | UnionAll
+    | SetOperation
+)
+
+
+def columns(node: Node) -> tuple[str, ...]:
+    """The names of a node's columns, in order."""
+    match node:
+        case Scan(fields=fields, image=image):
+            return (*(name for name, _ in fields), *((WEIGHT,) if image == "delta" else ()))
+        case Given(names=names) | UnionAll(names=names) | SetOperation(names=names):
+            return names
+        case OneRow():
+            return ()
+        case Project(expressions=expressions):
+            return tuple(name for name, _ in expressions)
+        case Filter(child=child) | Distinct(child=child):
+            return columns(child)
+        case Join(left=left, right=right):
+            return (*columns(left), *columns(right))
+        case SemiJoin(left=left):
+            return columns(left)
+        case Aggregate(keys=keys, aggregates=aggregates):
+            return (*keys, *(name for name, _ in aggregates))
+        case Window(child=child, expressions=expressions):
+            return (*columns(child), *(name for name, _ in expressions))
+        case Explode(child=child, names=names):
+            return (*columns(child), *names)
+        case _:
+            assert_never(node)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The inputs of a node, left before right."""
+    match node:
+        case Scan() | Given() | OneRow():
+            return ()
+        case Project() | Filter() | Aggregate() | Window() | Explode() | Distinct():
+            return (node.child,)
+        case Join() | SemiJoin() | SetOperation():
+            return (node.left, node.right)
+        case UnionAll(inputs=inputs):
+            return inputs
+        case _:
+            assert_never(node)
+
+
+def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
+    """The same node over other inputs."""
+    match node:
+        case Scan() | Given() | OneRow():
+            return node
+        case Project() | Filter() | Aggregate() | Window() | Explode() | Distinct():
+            return replace(node, child=function(node.child))
+        case Join() | SemiJoin() | SetOperation():
+            return replace(node, left=function(node.left), right=function(node.right))
+        case UnionAll(inputs=inputs):
+            return replace(node, inputs=tuple(function(part) for part in inputs))
+        case _:
+            assert_never(node)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and everything below it, the node first."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """The sources below a node, left before right; one read twice stands twice."""
+    return tuple(found for found in walk(node) if isinstance(found, Scan))
+
+
+def column(name: str) -> exp.Column:
+    """An expression that is one column of the tree."""
+    return exp.column(name, quoted=True)
+
+
+def used(expression: exp.Expr | None) -> tuple[str, ...]:
+    """The names of the columns that an expression reads, each once."""
+    if expression is None:
+        return ()
+    return tuple(dict.fromkeys(found.name for found in expression.find_all(exp.Column)))

@@ -1,0 +1,188 @@
+"""The change rows of one attempt: from the query's rows, its events, or what came and went in its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.names import changes_read, seen_query, seen_view
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.decide import Decision
+from arctic_runtime.plan.increment import Increment, Upstreams
+from arctic_runtime.plan.incremental.maintain import Deltas, Units
+from arctic_runtime.plan.incremental.tree import WEIGHT
+from arctic_runtime.spark import events, increments
+from arctic_runtime.spark.diff import Shape, delta_changes, event_changes, input_changes, refresh_changes, state_changes
+from arctic_runtime.spark.execute import Context
+from arctic_runtime.spark.frames import (
+    Keys,
+    as_key,
+    base_rows,
+    column,
+    current_rows,
+    read_table,
+    read_until,
+    unmerged_changes,
+)
+from arctic_runtime.spark.statement import name
+
+FEW_KEYS = 2_000_000
+"""Up to so many keys are held in the memory of every executor, some 100 MB, while old rows are looked up."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Change rows before they are written, and what their commit says besides.
+
+    `is_gathered`: they are in as many parts as their size needs. `is_pinned`: everything that they were computed from
+    was read as of the offsets, whatever came meanwhile.
+    """
+
+    rows: DataFrame
+    summary: Mapping[str, str] = field(default_factory=dict)
+    is_gathered: bool = False
+    is_pinned: bool = True
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided."""
+
+    context: Context
+    decision: Decision
+    query: DataFrame
+    shape: Shape
+    upstreams: Upstreams
+    schema_only: bool = False
+    _held: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def model(self) -> Model:
+        return self.context.model
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.context.spark
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this lasts, rows that are read more than once are computed once."""
+        try:
+            yield
+        finally:
+            while self._held:
+                self._held.pop().unpersist()
+
+    def compute(self) -> Computed:
+        """The change rows; nothing is written. Call it inside `held`."""
+        if self.schema_only:
+            return Computed(state_changes(self.query.limit(0), None, self.shape, self.context.now_literal))
+        if self.model.config.input == "changes":
+            return self._folded()
+        if self.decision.increment is None:
+            return self._compared(decisions.faded(decisions.last_run(self.context.state.changes), self.decision))
+        return self._followed(self.decision.increment)
+
+    def _hold(self, rows: DataFrame) -> DataFrame:
+        self._held.append(rows.persist())
+        return self._held[-1]
+
+    def _compared(self, summary: Mapping[str, str]) -> Computed:
+        """All rows of the query against all rows of the table."""
+        old = current_rows(self.spark, self.model, self.context.state)
+        rows = state_changes(self.query, old, self.shape, self.context.now_literal)
+        return Computed(rows, summary, is_gathered=old is None, is_pinned=False)
+
+    def _followed(self, increment: Increment) -> Computed:
+        increments.register_images(self.spark, increment, self.upstreams, self.decision.windows)
+        match increment.maintenance:
+            case Deltas(changes):
+                if increments.has_maps(self.query):
+                    return self._compared({})
+                moved = increments.moved(self.spark, changes, increment, self.query)
+                if self.shape.keeps_more:
+                    return self._looked_up(self._hold(moved))
+                return Computed(delta_changes(moved, WEIGHT, self.shape, self.context.now_literal), is_gathered=True)
+            case Units() as units:
+                return self._recomputed(increment, units)
+
+    def _recomputed(self, increment: Increment, units: Units) -> Computed:
+        keys = self._hold(increments.affected(self.spark, units.affected))
+        count = keys.count()
+        base = self.context.state.base
+        share = count / max(1, base.rows if base else 0)
+        is_large = increment.reads(self.upstreams) > decisions.LARGE_SOURCES
+        summary = {decisions.AFFECTED: f"{share:.3f}"} if is_large else {}
+        if self.model.config.refresh == "auto" and is_large and share > decisions.MOST_AFFECTED:
+            return self._compared(summary)
+        now = increments.recomputed(self.spark, units.new, keys, increment, self.query)
+        return Computed(self._against(now, keys, count <= FEW_KEYS), summary)
+
+    def _looked_up(self, moved: DataFrame) -> Computed:
+        """A delta for a table with columns that the query no longer has: what they hold is in the table alone."""
+        key = [column(part) for part in self.model.config.primary_key]
+        came = moved.where(F.col(WEIGHT) > 0).drop(WEIGHT)
+        return Computed(self._against(came, moved.select(*key), False))
+
+    def _against(self, new: DataFrame, keys: DataFrame, few: bool) -> DataFrame:
+        """Change rows from the table's rows under `keys`, by position the table's key, to `new`."""
+        only = Keys(keys.toDF(*[f"__arctic_k{i}" for i in range(len(keys.columns))]), few)
+        old = current_rows(self.spark, self.model, self.context.state, only)
+        return state_changes(new, old, self.shape, self.context.now_literal)
+
+    def _folded(self) -> Computed:
+        """The net event of each key, with the old row looked up."""
+        model, state, query = self.model, self.context.state, self.query
+        afresh = self.decision.mode in ("create", "full")
+        last = None if afresh else decisions.last_run(state.changes)
+        mark = last.get(decisions.HIGH_MARK) if last else None
+        found = events.profile(model, query, self.shape.sequence_type, mark)
+        events.check_profile(model, query, found)
+        events.check_order(model, query)
+        if found.late:
+            query = events.without_late(model, query, self._seen())
+        net = events.net_events(model, query, self.shape, self.context.now_literal)
+        high = found.high_mark
+        summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
+        return Computed(self._net_rows(query, net, found), summary, is_gathered=state.base is None)
+
+    def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
+        model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
+        ordered = model.config.sequence_by is not None
+        if self.decision.mode == "full":
+            old = current_rows(spark, model, state)
+            return refresh_changes(net, old, shape, ordered, self.context.now_literal, found.high_mark)
+        if model.config.changelog == "input" and state.base is not None:
+            return input_changes(net, shape)
+        only = Keys(query.select(*as_key(model.config.primary_key) or [F.lit(True)]), found.events <= FEW_KEYS)
+        base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
+        return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
+
+    def _seen(self) -> DataFrame:
+        """Key and place in the order of everything before this window: of changes, and of events without any."""
+        changes = self.context.state.changes
+        assert changes is not None
+        assert changes.newest is not None
+        self._register_seen()
+        log = read_table(self.spark, self.model.table.changes, changes.newest.snapshot)
+        consumed = self.spark.sql(seen_query(self.model.sql))
+        key = [column(part) for part in self.model.config.primary_key]
+        sequence = column(str(self.model.config.sequence_by)).alias(SEQUENCE)
+        return log.select(*key, column(SEQUENCE)).unionAll(consumed.select(*key, sequence))
+
+    def _register_seen(self) -> None:
+        for source in changes_read(self.model.sql):
+            window = self.decision.windows[str(source)]
+            state = self.upstreams.states[str(source)]
+            assert window.start is not None
+            assert state is not None
+            table = source.changes if state.kind == "changes" else source
+            known = {commit.version.snapshot for commit in state.commits}
+            rows = read_until(self.spark, table, window.start, window.end, window.start.snapshot in known)
+            rows.createOrReplaceTempView(name(seen_view(source)))

@@ -1,0 +1,186 @@
+"""A source at the ends of its window, and what came and went between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, find_column, plain_columns, same_name
+from arctic_runtime.model.names import image_view
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.decide import CHANGELOG
+from arctic_runtime.plan.increment import is_appended
+from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Scan
+from arctic_runtime.spark.diff import DELETE, comparable
+from arctic_runtime.spark.frames import (
+    COMMIT_ORDER,
+    all_of,
+    as_key,
+    column,
+    conformed,
+    match,
+    newest_changes,
+    overlay,
+    read_appended,
+    read_table,
+    read_until,
+)
+from arctic_runtime.spark.statement import name
+
+_THERE = "__arctic_there"
+
+
+def register(spark: SparkSession, scans: Sequence[Scan], source: SourceState, window: Window) -> None:
+    """Makes the temporary views that `scans`, all of one source, read."""
+    fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
+    for image in dict.fromkeys(scan.image for scan in scans):
+        rows = image_rows(spark, source, window, image, tuple(fields))
+        rows.createOrReplaceTempView(name(image_view(image, source.name)))
+
+
+def image_rows(
+    spark: SparkSession, source: SourceState, window: Window, image: Image, fields: Sequence[str]
+) -> DataFrame:
+    """One image of a source, narrowed to the columns `fields`; `delta` has their weight besides."""
+    kept = _narrowed(source, fields)
+    if image == "new":
+        return conformed(rows_at(spark, source, window.end), kept)
+    assert window.start is not None
+    if image == "old":
+        return conformed(rows_at(spark, source, window.start), kept)
+    moved = _moved(spark, source, window, kept)
+    if image == "delta":
+        return moved
+    gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
+    return conformed(rows_at(spark, source, window.end), kept).unionAll(gone)
+
+
+def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataFrame:
+    """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
+
+    Where no such base is kept, all changes up to that version are folded.
+    """
+    if source.kind != "changes":
+        return read_table(spark, source.name, version.snapshot)
+    assert source.key is not None
+    columns = plain_columns(source.columns)
+    merged = [(snapshot, at) for snapshot, at in source.bases if at.sequence <= version.sequence]
+    if not merged or source.base is None:
+        log = read_until(spark, source.name.changes, version, source.version, _keeps(source, version))
+        newest = newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
+        return conformed(newest, columns)
+    snapshot, at = merged[-1]
+    base = read_table(spark, source.base, snapshot)
+    span = Window(str(source.name), at, version)
+    pending = _commits(source, span)
+    if not pending:
+        return conformed(base, columns)
+    newest = newest_changes(_appended(spark, source, span), source.key, pending)
+    return overlay(base, newest, source.key, columns)
+
+
+def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+    """What came (weight 1) and went (weight -1), in the columns `kept`; rows that are alike in them are left out."""
+    if source.kind == "changes":
+        return _moved_in_log(spark, source, window, kept)
+    if is_appended(source, window):
+        return _weighed(conformed(_appended(spark, source, window), kept), 1)
+    assert window.start is not None
+    old, new = (conformed(rows_at(spark, source, at), kept) for at in (window.start, window.end))
+    return _weighed(new.exceptAll(old), 1).unionAll(_weighed(old.exceptAll(new), -1))
+
+
+def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+    assert source.key is not None
+    commits = _commits(source, window)
+    changes = _appended(spark, source, window)
+    if _tells_no_old_rows(source, window):
+        return _looked_up(spark, source, window, newest_changes(changes, source.key, commits), kept)
+    net = changes if commits <= 1 else _net(changes, source)
+    before = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
+    after = [_of(net, part.name).cast(part.type).alias(part.name) for part in kept]
+    was, stays = F.col(BEFORE).isNotNull(), F.col(ACTION) != DELETE
+    alike = all_of(
+        [comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(after, before, kept, strict=True)]
+    )
+    moves = ~(was & stays & alike)
+    images = F.array(
+        F.struct(*before, F.lit(-1).alias(WEIGHT), (was & moves).alias(_THERE)),
+        F.struct(*after, F.lit(1).alias(WEIGHT), (stays & moves).alias(_THERE)),
+    )
+    return net.select(F.inline(images)).where(F.col(_THERE)).drop(_THERE)
+
+
+def _net(changes: DataFrame, source: SourceState) -> DataFrame:
+    """One row per key over several commits: the newest image and action, and what the key was before them all."""
+    assert source.key is not None
+    order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
+    key = [column(part) for part in source.key]
+    rest = [part for part in changes.columns if part not in (BEFORE, SEQUENCE) and not _in(part, source.key)]
+    newest = F.max_by(F.struct(*[column(part) for part in rest]), order).alias("newest")
+    oldest = F.min_by(F.struct(F.col(BEFORE)), order).alias("oldest")
+    grouped = changes.groupBy(*key).agg(newest, oldest)
+    return grouped.select(*key, "newest.*", "oldest.*")
+
+
+def _looked_up(
+    spark: SparkSession, source: SourceState, window: Window, newest: DataFrame, kept: tuple[Column, ...]
+) -> DataFrame:
+    """Where the log does not tell what rows were before, they are looked up as of the window's start."""
+    assert source.key is not None
+    assert window.start is not None
+    keys = newest.select(*as_key(source.key) or [F.lit(True).alias("__arctic_k")])
+    old = rows_at(spark, source, window.start)
+    gone = old.join(keys.hint("shuffle_hash"), match(old, source.key), "left_semi")
+    came = newest.where(F.col(ACTION) != DELETE)
+    return _weighed(conformed(came, kept), 1).unionAll(_weighed(conformed(gone, kept), -1))
+
+
+def _tells_no_old_rows(source: SourceState, window: Window) -> bool:
+    assert window.start is not None
+    has_before = find_column(source.columns, BEFORE) is not None
+    commits = [commit for commit in source.commits if commit.version.sequence > window.start.sequence]
+    return not has_before or any(CHANGELOG in commit.summary for commit in commits)
+
+
+def _commits(source: SourceState, window: Window) -> int:
+    """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
+    start = window.start.sequence if window.start else -1
+    found = [c for c in source.commits if start < c.version.sequence <= window.end.sequence and c.rows]
+    is_whole = window.start is None or _keeps(source, window.start)
+    return len(found) if is_whole else max(len(found), 2)
+
+
+def _appended(spark: SparkSession, source: SourceState, window: Window) -> DataFrame:
+    table = source.name.changes if source.kind == "changes" else source.name
+    is_whole = window.start is None or _keeps(source, window.start)
+    return read_appended(spark, table, window.start, window.end, is_whole)
+
+
+def _keeps(source: SourceState, version: Version) -> bool:
+    return any(commit.version.snapshot == version.snapshot for commit in source.commits)
+
+
+def _before_image(source: SourceState, part: Column) -> Expression:
+    assert source.key is not None
+    return column(part.name) if _in(part.name, source.key) else F.col(BEFORE)[part.name]
+
+
+def _of(frame: DataFrame, wanted: str) -> Expression:
+    return column(next(found for found in frame.columns if same_name(found, wanted)))
+
+
+def _in(wanted: str, names: Sequence[str]) -> bool:
+    return any(same_name(wanted, other) for other in names)
+
+
+def _narrowed(source: SourceState, fields: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(kept for kept in source.columns if _in(kept.name, fields))
+
+
+def _weighed(rows: DataFrame, weight: int) -> DataFrame:
+    return rows.withColumn(WEIGHT, F.lit(weight))

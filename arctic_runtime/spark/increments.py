@@ -1,0 +1,66 @@
+"""An incremental plan on Spark: its images registered, its trees run, and rows given back as the table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.increment import Increment, Upstreams
+from arctic_runtime.plan.incremental.maintain import AFFECTED
+from arctic_runtime.plan.incremental.render import render
+from arctic_runtime.plan.incremental.tree import WEIGHT, Node, UnionAll, walk
+from arctic_runtime.spark import images
+from arctic_runtime.spark.frames import column
+from arctic_runtime.spark.statement import name
+
+
+def register_images(
+    spark: SparkSession, increment: Increment, upstreams: Upstreams, windows: Mapping[str, Window]
+) -> None:
+    """Makes the temporary views that the plan's trees read."""
+    for source in dict.fromkeys(scan.source for scan in increment.scans):
+        state = upstreams.states[str(source)]
+        assert state is not None
+        found = [scan for scan in increment.scans if scan.source == source]
+        images.register(spark, found, state, windows[str(source)])
+
+
+def has_maps(query: DataFrame) -> bool:
+    """Whether rows hold maps, which Spark can't compare, so that rows that came and went can't cancel out."""
+    return any("map<" in field.dataType.simpleString() for field in query.schema.fields)
+
+
+def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
+    """The rows that came and went in the columns of the query, and their weight, 1 or -1.
+
+    Where the delta has several terms a row may come by one and go by another; those cancel out here.
+    """
+    found = spark.sql(render(changes))
+    if any(isinstance(node, UnionAll) for node in walk(changes)):
+        rows = [column(part) for part in found.columns if part != WEIGHT]
+        found = found.groupBy(*rows).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return found.select(*_outputs(increment, query), column(WEIGHT))
+
+
+def affected(spark: SparkSession, keys: Node) -> DataFrame:
+    """The keys of the rows that may differ."""
+    return spark.sql(render(keys))
+
+
+def recomputed(spark: SparkSession, new: Node, keys: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
+    """The rows under affected keys as they are now, in the columns of the query."""
+    keys.createOrReplaceTempView(name(AFFECTED))
+    return _as_query(spark.sql(render(new)), increment, query)
+
+
+def _as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
+    return rows.select(*_outputs(increment, query))
+
+
+def _outputs(increment: Increment, query: DataFrame) -> list[Expression]:
+    pairs = zip(increment.outputs, query.schema.fields, strict=True)
+    return [column(made).cast(field.dataType).alias(field.name) for (_, made), field in pairs]

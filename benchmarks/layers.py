@@ -1,0 +1,73 @@
+"""A join over facts, and sums over the join, kept by what changed, against the same queries as plain tables."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from arctic_runtime.model.table import Model
+from benchmarks.lake import COLUMNS, Lake, events_model, lake, query_model
+from benchmarks.measure import Measurement, ratio, seconds
+
+TARGETS = {0.001: (12.0, 2.5), 0.01: (10.0, 2.5), 0.1: (3.0, 1.2)}
+"""The part of the facts that changes → times faster than a table, merged on read and on write."""
+SUMS_TARGET = 2.0
+CUSTOMERS = 100_000
+_CUSTOMER_ROWS = (
+    "select concat('name-', cast(id as string)) as d, concat('city-', cast(id % 50 as string)) as city, "
+    "cast(id % 7 as int) as grade from lake.bench.customer_rows"
+)
+_JOIN = (
+    f"select {', '.join(f'f.{name}' for name in COLUMNS)}, c.city, c.grade "
+    "from lake.bench.facts f left join lake.bench.customers c on f.d = c.d"
+)
+_SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined group by city, b"
+
+
+def measure(rows: int, rounds: int = 2) -> list[Measurement]:
+    """The ratios of computing everything to following the changes; the facts and the customers are followed too."""
+    found: list[Measurement] = []
+    with lake(rows) as bench:
+        bench.fill_events()
+        bench.spark.range(CUSTOMERS).writeTo("lake.bench.customer_rows").using("iceberg").create()
+        facts = events_model("facts", merge="on_read")
+        joined = query_model("joined", _JOIN, "id")
+        viewed = query_model("viewed", _JOIN, "id", merge="on_read")
+        sums = query_model("sums", _SUMS, ["city", "b"])
+        for model in (facts, query_model("customers", _CUSTOMER_ROWS, "d"), joined, viewed, sums):
+            bench.run(model)
+        for place, (fraction, (on_read, on_write)) in enumerate(TARGETS.items()):
+            times = _turns(bench, facts, (viewed, joined, sums), fraction, rounds, 100 * (place + 1))
+            detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
+            for name, target in (("viewed", on_read), ("joined", on_write)):
+                label = f"join, {fraction:.1%} changed: table / {'on_read' if name == 'viewed' else 'on_write'}"
+                found.append(Measurement(label, ratio(times, "table", name), "x", target, True, detail))
+            if fraction == 0.01:
+                label = "sums, 1.0% changed: table / on_write"
+                found.append(Measurement(label, ratio(times, "table of sums", "sums"), "x", SUMS_TARGET, True, detail))
+    return found
+
+
+def _turns(
+    bench: Lake, facts: Model, models: tuple[Model, ...], fraction: float, rounds: int, first: int
+) -> dict[str, list[float]]:
+    """Changes, then every way to follow them in turn; the first turn warms up and is not counted."""
+    times: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        bench.append_changes(fraction, first + turn)
+        bench.run(facts)
+        actions = {
+            "table": partial(_replace, bench, "plain", _JOIN),
+            "table of sums": partial(_replace, bench, "s", _SUMS),
+        }
+        actions |= {model.table.name: partial(bench.run, model) for model in models}
+        for name, action in actions.items():
+            taken = seconds(action)
+            print(f"  {fraction:.1%} {f'round {turn}' if turn else 'warm-up'}: {name}: {taken:.2f} s", flush=True)
+            if turn:
+                times.setdefault(name, []).append(taken)
+    return times
+
+
+def _replace(bench: Lake, table: str, query: str) -> None:
+    """What a model materialized as a table does in each run."""
+    bench.spark.sql(query).writeTo(f"lake.bench.{table}").using("iceberg").createOrReplace()

@@ -1,0 +1,207 @@
+"""Models over other models, kept by what changed: exact after every batch, and no more written than what differs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from arctic_runtime.model.table import Model
+from tests.spark.warehouse import Warehouse
+
+ORDERS = "id int, customer int, amount decimal(10,2), state string"
+CUSTOMERS = "customer int, name string, city string"
+
+QUERIES: dict[str, tuple[str | list[str], str]] = {
+    "join": (
+        "id",
+        "select o.id, o.amount, c.name, c.city from {orders} o left join {customers} c on o.customer = c.customer",
+    ),
+    "inner join and filter": (
+        "id",
+        "select id, name, amount * 2 as twice from {orders} join {customers} using (customer) where state <> 'void'",
+    ),
+    "groups": (
+        "city",
+        "select coalesce(c.city, '-') as city, count(*) as n, sum(o.amount) as total, max(o.amount) as top, "
+        "count(distinct o.state) as states from {orders} o left join {customers} c using (customer) group by 1",
+    ),
+    "having": (
+        "customer",
+        "select customer, avg(amount) as mean from {orders} where customer is not null "
+        "group by customer having count(*) > 1",
+    ),
+    "ranks": (
+        "id",
+        "select id, customer, row_number() over (partition by customer order by amount, id) as place, "
+        "sum(amount) over (partition by customer) as total from {orders}",
+    ),
+    "without partner": (
+        "customer",
+        "select * from {customers} c where not exists "
+        "(select 1 from {orders} o where o.customer = c.customer and o.state = 'paid')",
+    ),
+    "both kinds": (
+        ["kind", "id"],
+        "select 'order' as kind, id, amount from {orders} where amount > 3 "
+        "union all select 'customer', customer, null from {customers}",
+    ),
+    "full join": (
+        "key",
+        "select coalesce(a.customer, c.customer) as key, n, name from (select customer, count(*) as n from {orders} "
+        "where customer is not null group by customer) a full join {customers} c on a.customer = c.customer",
+    ),
+    "through a view": ("id", "select v.id, v.name, v.amount from {named} v where v.amount is not null"),
+}
+
+
+@dataclass
+class Shop:
+    """Two keyed tables whose rows come from random batches of events."""
+
+    lake: Warehouse
+    random: random.Random
+    orders: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    customers: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
+
+    def __post_init__(self) -> None:
+        common = {"input": "changes", "delete_when": "op = 'd'", "exclude_columns": ["op"]}
+        orders = "select id, customer, amount, state, op from {changes(order_events)}"
+        customers = "select customer, name, city, op from {changes(customer_events)}"
+        self.models = (
+            self.lake.model("orders", orders, primary_key="id", merge="on_read", **common),
+            self.lake.model("customers", customers, primary_key="customer", **common),
+        )
+
+    def batch(self, size: int, commits: int = 1) -> None:
+        for _ in range(commits):
+            self._append("order_events", ORDERS, self.orders, 40, size, self._order)
+            self._append("customer_events", CUSTOMERS, self.customers, 8, max(1, size // 4), self._customer)
+            for model in self.models:
+                self.lake.run(model)
+
+    def _append(
+        self, table: str, columns: str, held: dict[int, Any], keys: int, size: int, make: Callable[[int], Any]
+    ) -> None:
+        events = []
+        for _ in range(size):
+            key = self.random.randrange(keys)
+            if key in held and self.random.random() < 0.3:
+                events.append((*held.pop(key), "d"))
+            else:
+                held[key] = make(key)
+                events.append((*held[key], "u"))
+        self.lake.append(table, events, f"{columns}, op string")
+
+    def _order(self, key: int) -> tuple[Any, ...]:
+        pick = self.random.choice
+        amount = pick([None, *range(6)])
+        return (key, pick([None, *range(8)]), None if amount is None else _cents(amount), pick(["paid", "void", "new"]))
+
+    def _customer(self, key: int) -> tuple[Any, ...]:
+        return (key, self.random.choice("abc"), self.random.choice(["x", "y", None]))
+
+
+def _cents(amount: int) -> Any:
+    from decimal import Decimal
+
+    return Decimal(amount)
+
+
+def a_view(lake: Warehouse) -> None:
+    lake.spark.sql(
+        f"create view {lake.sql_name('named')} as select o.id, o.amount, c.name from {lake.sql_name('orders')} o "
+        f"left join {lake.sql_name('customers')} c on o.customer = c.customer"
+    )
+
+
+@pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_maintained_tables_are_what_their_queries_give_after_every_batch(lake: Warehouse, batches: int) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed of the batches: {seed}")
+    shop = Shop(lake, random.Random(seed))
+    shop.batch(30)
+    a_view(lake)
+    models = [
+        lake.model(f"m{place}", sql, primary_key=key, refresh="strict", merge="on_read" if place % 2 else "on_write")
+        for place, (key, sql) in enumerate(QUERIES.values())
+    ]
+    for model in models:
+        assert lake.run(model).mode == "create"
+    for turn in range(batches):
+        shop.batch(shop.random.choice([1, 4, 12]), commits=1 + turn % 2)
+        for told, model in zip(QUERIES, models, strict=True):
+            assert lake.run(model).mode in ("incremental", "unchanged"), told
+            assert lake.broken(model) == [], told
+            assert lake.run(model).mode == "unchanged", told
+
+
+def test_columns_that_the_query_lost_keep_their_values_in_rows_that_change(lake: Warehouse) -> None:
+    shop = Shop(lake, random.Random(1))
+    lake.append("order_events", [(1, 1, _cents(5), "new", "u"), (2, 2, _cents(6), "new", "u")], f"{ORDERS}, op string")
+    lake.run(shop.models[0])
+    lake.run(lake.model("m", "select id, customer, state from {orders}", primary_key="id"))
+    shrunk = lake.model("m", "select id, customer from {orders}", primary_key="id", refresh="strict")
+    lake.run(shrunk)
+    lake.append("order_events", [(1, 9, _cents(5), "paid", "u"), (2, 2, _cents(6), "new", "d")], f"{ORDERS}, op string")
+    lake.run(shop.models[0])
+    assert lake.actions(lake.run(shrunk)) == (0, 1, 1)
+    assert lake.rows(shrunk) == [(1, 9, "new")]
+    assert lake.log(shrunk)[-2]["_before"] == {"customer": 1, "state": "new"}
+
+
+def test_maps_are_followed_too(lake: Warehouse) -> None:
+    columns = "id int, tags map<string,int>"
+    lake.append("m_events", [(1, {"a": 1}), (2, {"b": 2})], columns)
+    up = lake.model("up", "select id, tags from {changes(m_events)}", primary_key="id", input="changes")
+    model = lake.model(
+        "m", "select id, tags, map('n', id) as own from {up} union all select -1, null, null", primary_key="id"
+    )
+    lake.run(up)
+    lake.run(model)
+    lake.append("m_events", [(1, {"a": 1}), (2, {"b": 3})], columns)
+    lake.run(up)
+    assert lake.actions(lake.run(model)) == (0, 1, 0)
+    assert lake.broken(model) == []
+
+
+def test_an_upstream_that_stores_what_its_origin_sent_is_followed_by_lookups(lake: Warehouse) -> None:
+    columns = "id int, grp int, amount int, op string"
+    lake.append("e", [(n, n % 3, n, "u") for n in range(9)], columns)
+    up = lake.model("up", "select id, grp, amount, op from {changes(e)}", primary_key="id", input="changes",
+                    changelog="input", merge="on_read", delete_when="op = 'd'", exclude_columns=["op"])  # fmt: skip
+    plain = lake.model("plain", "select id, amount + 1 as more from {up}", primary_key="id", refresh="strict")
+    sums = lake.model(
+        "sums", "select grp, sum(amount) as s from {up} group by grp", primary_key="grp", refresh="strict"
+    )
+    for model in (up, plain, sums):
+        lake.run(model)
+    for events in ([(1, 1, 10, "u"), (2, 2, 2, "d")], [(1, 2, 10, "u"), (50, 0, 1, "u"), (77, 0, 0, "d")]):
+        lake.append("e", events, columns)
+        lake.run(up)
+    assert lake.actions(lake.run(plain)) == (1, 1, 1)
+    assert lake.run(sums).mode == "incremental"
+    assert [lake.broken(model) for model in (up, plain, sums)] == [[], [], []]
+
+
+def test_a_plain_table_that_is_made_anew_is_compared_with_what_it_was(lake: Warehouse) -> None:
+    lake.append("facts", [(n, n % 3) for n in range(20)], "id int, kind int")
+    seed = lake.sql_name("kinds")
+
+    def reload(rows: str) -> None:
+        lake.spark.sql(f"create or replace table {seed} using iceberg as select * from values {rows} as v(kind, name)")
+
+    reload("(0, 'a'), (1, 'b'), (2, 'c')")
+    sql = "select id, name from {facts} left join {kinds} using (kind)"
+    model = lake.model("m", sql, primary_key="id", refresh="strict")
+    lake.run(model)
+    reload("(0, 'a'), (1, 'b'), (2, 'c')")
+    assert lake.actions(lake.run(model)) == (0, 0, 0)
+    reload("(0, 'a'), (1, 'B'), (3, 'c')")
+    outcome = lake.run(model)
+    assert (outcome.mode, lake.actions(outcome)) == ("incremental", (0, 13, 0))
+    assert lake.broken(model) == []

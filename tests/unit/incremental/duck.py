@@ -1,0 +1,116 @@
+"""Spark's SQL executed in DuckDB, so that a rewritten query and the one it came from are compared on real rows.
+
+Tables live in catalog `lake`, schema `raw`, which is also the current one. The optimizer is off: rewritten queries
+are unusual enough to meet its bugs, and none of them is to be mistaken for one of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import duckdb_extension_tpch
+import sqlglot
+from sqlglot import exp
+
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+
+CATALOG = "lake"
+SCHEMA = "raw"
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """An empty database with a current schema `lake.raw`, one thread and no optimizer."""
+    con = duckdb.connect()
+    con.execute("set threads = 1")
+    con.execute("attach ':memory:' as lake")
+    con.execute("create schema lake.raw")
+    con.execute("use lake.raw")
+    con.execute("pragma disable_optimizer")
+    return con
+
+
+def load_tpch(con: duckdb.DuckDBPyConnection, scale: float) -> tuple[str, ...]:
+    """Makes the tables of TPC-H in the current schema and returns its queries, in DuckDB's own dialect."""
+    (extension,) = Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
+    con.load_extension(str(extension))
+    con.execute("call dbgen(sf = ?)", [scale])
+    return tuple(query for (query,) in con.execute("select query from tpch_queries() order by query_nr").fetchall())
+
+
+def load(
+    con: duckdb.DuckDBPyConnection, name: TableName | str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Makes or replaces a table; a plain `name` is one in the current schema, whatever characters it has."""
+    table = _table(name)
+    fields = [
+        exp.ColumnDef(
+            this=exp.to_identifier(column.name, quoted=True), kind=exp.DataType.build(column.type, dialect="spark")
+        )
+        for column in columns
+    ]
+    created = exp.Create(this=exp.Schema(this=table, expressions=fields), kind="TABLE", replace=True)
+    con.execute(created.sql(dialect="duckdb"))
+    found = [tuple(row) for row in rows]
+    if found:
+        one = exp.Tuple(expressions=[exp.Placeholder() for _ in columns])
+        insert = exp.insert(exp.Values(expressions=[one.copy() for _ in found]), table)
+        con.execute(insert.sql(dialect="duckdb"), [value for row in found for value in row])
+
+
+def alias(con: duckdb.DuckDBPyConnection, name: str, table: TableName | str) -> None:
+    """Makes or replaces a view in the current schema with the rows of a table."""
+    created = exp.Create(this=_table(name), kind="VIEW", replace=True, expression=exp.select("*").from_(_table(table)))
+    con.execute(created.sql(dialect="duckdb"))
+
+
+def rows(con: duckdb.DuckDBPyConnection, sql: str) -> Counter[tuple[Any, ...]]:
+    """The rows of a query in Spark's dialect as a bag; numbers are equal by value, and a NaN equals itself."""
+    return fetch(con, in_duckdb(sql))
+
+
+def fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Counter[tuple[Any, ...]]:
+    """The rows of a query in DuckDB's dialect as a bag."""
+    return Counter(tuple(_comparable(value) for value in row) for row in con.execute(sql).fetchall())
+
+
+def in_duckdb(sql: str) -> str:
+    """A query of Spark's as DuckDB reads it."""
+    return sqlglot.parse_one(sql, dialect="spark").transform(_keep_outer).sql(dialect="duckdb")
+
+
+def _keep_outer(node: exp.Expr) -> exp.Expr:
+    """Turns each `lateral view outer explode` into a left join, as sqlglot forgets the `outer`."""
+    if not isinstance(node, exp.Select):
+        return node
+    for lateral in [found for found in node.args.get("laterals") or [] if found.args.get("outer")]:
+        (name,) = lateral.args["alias"].columns
+        made = exp.select(exp.alias_(exp.Explode(this=lateral.this.this), name)).subquery()
+        joined = exp.Lateral(this=made, alias=exp.TableAlias(this=lateral.args["alias"].this))
+        lateral.pop()
+        node.append("joins", exp.Join(this=joined, side="LEFT", on=exp.true()))
+    return node
+
+
+def _table(name: TableName | str) -> exp.Table:
+    parts = name.parts if isinstance(name, TableName) else (None, None, name)
+    catalog, schema, table = (part and exp.to_identifier(part, quoted=True) for part in parts)
+    return exp.Table(this=table, db=schema, catalog=catalog)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, Decimal) and value.is_nan():
+        return "NaN"
+    if isinstance(value, dict):
+        return tuple(sorted((str(key), _comparable(part)) for key, part in value.items()))
+    if isinstance(value, list):
+        return tuple(_comparable(part) for part in value)
+    return value

@@ -1,0 +1,317 @@
+"""The queries of TPC-H, kept up with five batches of changes by the rules alone.
+
+A batch inserts orders with their lines, deletes others, and updates rows of every table that TPC-H would ever update;
+foreign keys move too. Queries without groups of their own have one row, and say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.analyse import Analysed, Relation, analyse
+from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, maintain
+from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.render import input_name, query
+from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Node, column, columns
+from tests.unit.incremental.duck import CATALOG, SCHEMA, connect, load_tpch
+
+pytestmark = pytest.mark.slow
+
+IMAGES: tuple[Image, ...] = ("old", "new", "either", "delta")
+
+KEYS = {
+    "region": "r_regionkey",
+    "nation": "n_nationkey",
+    "supplier": "s_suppkey",
+    "customer": "c_custkey",
+    "part": "p_partkey",
+    "partsupp": "ps_partkey ps_suppkey",
+    "orders": "o_orderkey",
+    "lineitem": "l_orderkey l_linenumber",
+}
+
+RESULT_KEYS = {
+    1: "l_returnflag l_linestatus",
+    2: "s_name p_partkey",
+    3: "l_orderkey",
+    4: "o_orderpriority",
+    5: "n_name",
+    7: "supp_nation cust_nation l_year",
+    8: "o_year",
+    9: "nation o_year",
+    10: "c_custkey",
+    11: "ps_partkey",
+    12: "l_shipmode",
+    13: "c_count",
+    15: "s_suppkey",
+    16: "p_brand p_type p_size",
+    18: "o_orderkey",
+    20: "s_name",
+    21: "s_name",
+    22: "cntrycode",
+    23: "l_orderkey l_linenumber",
+}
+"""What identifies a row of each query's result; all others have one row."""
+
+REFUSED = {
+    6: "ONE_ROW",
+    11: "EVERYTHING_AFFECTED",
+    14: "ONE_ROW",
+    15: "EVERYTHING_AFFECTED",
+    17: "ONE_ROW",
+    19: "ONE_ROW",
+    22: "EVERYTHING_AFFECTED",
+}
+"""Queries with one row, and those that compare every row to one number of all."""
+
+LINES = (
+    "select l_orderkey, l_linenumber, l_quantity * ps_supplycost as cost, o_orderdate, c_name, n_name, p_name"
+    " from lineitem join orders on l_orderkey = o_orderkey left join customer on c_custkey = o_custkey"
+    " left join nation on n_nationkey = c_nationkey join part on p_partkey = l_partkey"
+    " left join partsupp on ps_partkey = l_partkey and ps_suppkey = l_suppkey"
+    " where p_size > 10 and not exists (select 1 from supplier where s_suppkey = l_suppkey and s_acctbal < 0)"
+)
+"""One query more, without groups, for which changes are joined."""
+
+CHANGES = (
+    (
+        "orders",
+        "create or replace temp table born as select o_orderkey as k, o_orderkey + 1000000 * {batch} as n "
+        "from orders where hash(o_orderkey, {batch}) % 97 = 0 and o_orderkey < 1000000",
+    ),
+    (
+        "orders",
+        "insert into orders select orders.* replace (n as o_orderkey) from orders join born on k = o_orderkey",
+    ),
+    (
+        "lineitem",
+        "insert into lineitem select lineitem.* replace (n as l_orderkey) from lineitem join born on k = l_orderkey",
+    ),
+    (
+        "orders",
+        "create or replace temp table dead as select o_orderkey as k from orders where hash(o_orderkey, "
+        "{batch}) % 89 = 1",
+    ),
+    (
+        "orders",
+        "delete from orders where o_orderkey in (select k from dead)",
+    ),
+    (
+        "lineitem",
+        "delete from lineitem where l_orderkey in (select k from dead)",
+    ),
+    (
+        "orders",
+        "update orders set o_custkey = 1 + hash(o_custkey, {batch}) % 1500, o_orderstatus = 'F', o_orderdate "
+        "= o_orderdate + 31, o_orderpriority = '1-URGENT' where hash(o_orderkey, {batch}) % 71 = 2",
+    ),
+    (
+        "lineitem",
+        "update lineitem set l_quantity = l_quantity + 40, l_receiptdate = l_receiptdate + 9 * "
+        "(hash(l_comment) % 3)::int, l_shipmode = 'MAIL', l_returnflag = 'R', l_discount = 0.06, l_suppkey = "
+        "1 + hash(l_suppkey, {batch}) % 100 where hash(l_orderkey, l_linenumber, {batch}) % 61 = 3",
+    ),
+    (
+        "lineitem",
+        "update lineitem set l_quantity = 5, l_shipmode = 'AIR', l_shipinstruct = 'DELIVER IN PERSON' where "
+        "hash(l_orderkey, l_linenumber, {batch}) % 67 = 8",
+    ),
+    (
+        "customer",
+        "update customer set c_nationkey = hash(c_custkey, {batch}) % 25, c_mktsegment = 'BUILDING', "
+        "c_acctbal = c_acctbal * -1 where hash(c_custkey, {batch}) % 53 = 4",
+    ),
+    (
+        "part",
+        "update part set p_brand = 'Brand#23', p_container = 'MED BOX', p_size = 15, p_type = 'STANDARD "
+        "BRASS', p_name = 'forest green' where hash(p_partkey, {batch}) % 59 = 5",
+    ),
+    (
+        "part",
+        "update part set p_brand = 'Brand#12', p_container = 'SM BOX', p_size = 3, p_type = 'ECONOMY ANODIZED"
+        " STEEL' where hash(p_partkey, {batch}) % 41 = 9",
+    ),
+    (
+        "supplier",
+        "update supplier set s_nationkey = hash(s_suppkey, {batch}) % 25, s_comment = 'Customer Complaints' "
+        "where hash(s_suppkey, {batch}) % 17 = 6",
+    ),
+    (
+        "partsupp",
+        "update partsupp set ps_availqty = ps_availqty * 2, ps_supplycost = ps_supplycost - 1 where "
+        "hash(ps_partkey, ps_suppkey, {batch}) % 47 = 7",
+    ),
+)
+"""The table that a statement needs to be changed, and the statement."""
+
+EVERYTHING = frozenset(KEYS) - {"nation", "region"}
+
+BATCHES = (
+    EVERYTHING,
+    EVERYTHING,
+    frozenset({"orders", "lineitem"}),
+    frozenset({"customer", "supplier"}),
+    frozenset({"part", "partsupp"}),
+)
+"""The tables that each batch changes."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A query whose result is kept in a table of its own."""
+
+    number: int
+    sql: str
+    analysed: Analysed
+
+    @property
+    def table(self) -> str:
+        return f"kept_{self.number}"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        outputs = dict(self.analysed.outputs)
+        return tuple(outputs[name] for name in RESULT_KEYS.get(self.number, "").split())
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect() as found:
+        found.execute("pragma enable_optimizer")
+        yield found
+
+
+def test_every_result_is_that_of_its_query_after_each_batch(con: duckdb.DuckDBPyConnection) -> None:
+    kept = [_kept(con, number, sql) for number, sql in enumerate((*load_tpch(con, 0.01), LINES), start=1)]
+    shown: dict[int, list[str]] = {one.number: [] for one in kept}
+    moved: Counter[int] = Counter()
+    for batch, tables in enumerate(BATCHES, start=1):
+        changed = _change(con, batch, tables)
+        for one in kept:
+            moved[one.number] += _differing(con, one)
+            shown[one.number].append(_follow(con, one, changed))
+            assert _differing(con, one) == 0, (one.number, batch)
+    lines = (
+        f"{''.join(f'{text:>23}' for text in found)} {moved[number]:>9} rows moved" for number, found in shown.items()
+    )
+    print("", *(f"Q{number:<3}{line}" for number, line in zip(shown, lines, strict=True)), sep="\n")
+    assert all(moved[one.number] for one in kept)
+    assert {number: found[0] for number, found in shown.items() if found[0].isupper()} == REFUSED
+    assert all(shown[number][1].startswith(found[0].split()[0]) for number, found in shown.items())
+    assert {text for found in shown.values() for text in found if text.isupper()} == {*REFUSED.values(), "NOTHING_NEW"}
+
+
+def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str) -> Kept:
+    parsed = sqlglot.parse_one(text, dialect="duckdb")
+    parsed.set("limit", None)
+    analysed = analyse(parsed.sql(dialect="spark"), _relations(con), {}, CATALOG, SCHEMA)
+    found = Kept(number, parsed.sql(dialect="duckdb"), analysed)
+    _compute(con, found)
+    return found
+
+
+def _relations(con: duckdb.DuckDBPyConnection) -> dict[str, Relation]:
+    """What the standard says of its tables: types, keys, and that nothing is null."""
+    found = {}
+    for table, key in KEYS.items():
+        listed = con.execute(f"select column_name, column_type from (describe {table})").fetchall()
+        own = tuple(Column(name, exp.DataType.build(kind, dialect="duckdb").sql("spark")) for name, kind in listed)
+        names = tuple(part.name for part in own)
+        found[f"{CATALOG}.{SCHEMA}.{table}"] = Relation(own, tuple(key.split()), names)
+    return found
+
+
+def _change(con: duckdb.DuckDBPyConnection, batch: int, tables: frozenset[str]) -> frozenset[TableName]:
+    """Changes the tables, and makes the images by which trees read them."""
+    images = {table: [input_name(TableName(CATALOG, SCHEMA, table), image) for image in IMAGES] for table in KEYS}
+    for table, (old, *_) in images.items():
+        con.execute(f'create or replace table "{old}" as from {table}')
+    for table, statement in CHANGES:
+        if table in tables:
+            con.execute(statement.format(batch=batch))
+    for table, (old, new, either, delta) in images.items():
+        con.execute(f'create or replace view "{new}" as from {table}')
+        con.execute(f'create or replace temp table came as from {table} except all from "{old}"')
+        con.execute(f'create or replace temp table went as from "{old}" except all from {table}')
+        con.execute(f'create or replace table "{either}" as from {table} union all from went')
+        signed = f"select *, 1 as {WEIGHT} from came union all select *, -1 from went"
+        con.execute(f'create or replace table "{delta}" as {signed}')
+    changed = {table for table in KEYS if _number(con, f'select count(*) from "{images[table][3]}"')}
+    assert changed == tables
+    return frozenset(TableName(CATALOG, SCHEMA, table) for table in changed)
+
+
+def _follow(con: duckdb.DuckDBPyConnection, kept: Kept, changed: frozenset[TableName]) -> str:
+    """Brings a kept result up to date; says how, and for how many keys or with how many changes."""
+    try:
+        plan = maintain(kept.analysed.tree, kept.key, changed)
+    except NotMaintained as refused:
+        if refused.reason != "NOTHING_NEW":
+            _compute(con, kept)
+        return refused.reason
+    if isinstance(plan, Deltas):
+        _create(con, "moved", _netted(plan.changes))
+        _create(con, kept.table, _with_changes(kept))
+        return f"deltas {_number(con, 'select count(*) from moved')}"
+    _create(con, AFFECTED, query(plan.affected))
+    there = exp.and_(*(exp.NullSafeEQ(this=_of("k", name), expression=_of("a", name)) for name in kept.key))
+    con.execute(f"delete from {kept.table} as k using {AFFECTED} as a where {there.sql(dialect='duckdb')}")
+    con.execute(f"insert into {kept.table} {query(plan.new).sql(dialect='duckdb')}")
+    return f"units {_number(con, f'select count(*) from {AFFECTED}')}"
+
+
+def _netted(changes: Node) -> exp.Query:
+    names = [column(name) for name in columns(changes) if name != WEIGHT]
+    weight = exp.Sum(this=column(WEIGHT))
+    rows = exp.select(*names, exp.alias_(weight, WEIGHT)).from_(query(changes).subquery("c")).group_by(*names)
+    return rows.having(exp.NEQ(this=weight.copy(), expression=exp.Literal.number(0)))
+
+
+def _with_changes(kept: Kept) -> exp.Query:
+    """All rows that were kept and came, without those that went, as bags."""
+    names = [column(name) for name in columns(kept.analysed.tree)]
+    came, went = (exp.select(*names).from_("moved").where(f"{WEIGHT} {sign} 0") for sign in "><")
+    return exp.except_(exp.union(exp.select(*names).from_(kept.table), came, distinct=False), went, distinct=False)
+
+
+def _compute(con: duckdb.DuckDBPyConnection, kept: Kept) -> None:
+    shown = [exp.alias_(exp.column(f"c{place}"), name, quoted=True) for place, (_, name) in enumerate(_fields(kept))]
+    names = ", ".join(f"c{place}" for place, _ in enumerate(shown))
+    inner = f"select {', '.join(part.sql(dialect='duckdb') for part in shown)} from ({kept.sql}) as q({names})"
+    con.execute(f"create or replace table {kept.table} as {inner}")
+
+
+def _fields(kept: Kept) -> Sequence[tuple[str, str]]:
+    """The query's columns with those of the tree, which shows each of them once and in this order."""
+    assert columns(kept.analysed.tree) == tuple(made for _, made in kept.analysed.outputs)
+    return kept.analysed.outputs
+
+
+def _differing(con: duckdb.DuckDBPyConnection, kept: Kept) -> int:
+    """How many rows the kept result has and its query has not, and the other way round."""
+    more, less = f"(from {kept.table}) except all ({kept.sql})", f"({kept.sql}) except all (from {kept.table})"
+    return _number(con, f"select count(*) from (({more}) union all ({less}))")
+
+
+def _create(con: duckdb.DuckDBPyConnection, name: str, of: exp.Query) -> None:
+    table = exp.Table(this=exp.to_identifier(name, quoted=True))
+    con.execute(exp.Create(this=table, kind="TABLE", replace=True, expression=of).sql(dialect="duckdb"))
+
+
+def _number(con: duckdb.DuckDBPyConnection, sql: str) -> int:
+    found = con.execute(sql).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def _of(alias: str, name: str) -> exp.Column:
+    return exp.column(name, table=alias, quoted=True)
