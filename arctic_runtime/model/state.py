@@ -8,7 +8,7 @@ from typing import Literal
 
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.version import Version
+from arctic_runtime.model.version import Version, Window
 
 
 @dataclass(frozen=True)
@@ -120,3 +120,17 @@ class SourceState:
     key: tuple[str, ...] | None = None
     base: TableName | None = None
     bases: tuple[tuple[int, Version], ...] = ()
+
+    @property
+    def log(self) -> TableName:
+        """The table that rows are appended to: the change table where there is one."""
+        return self.name.changes if self.kind == "changes" else self.name
+
+    def keeps(self, version: Version | None) -> bool:
+        """Whether the snapshot of a version is still in the line of commits, so that what came after it is a range."""
+        return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
+
+    def between(self, window: Window) -> tuple[Commit, ...]:
+        """The commits of a window, oldest first."""
+        after = window.start.sequence if window.start else -1
+        return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)

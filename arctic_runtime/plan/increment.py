@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from arctic_runtime.model.columns import find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import Commit, SourceState
+from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version, Window
+from arctic_runtime.model.version import Window
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.outline import outline
@@ -144,7 +144,7 @@ def _check_window(state: SourceState, window: Window) -> None:
             raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that was read last")
         return
     oldest = state.commits[0]
-    if not _follows(state, start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
+    if not state.keeps(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
         raise NotMaintained("SOURCE_REPLACED", f"{state.name} no longer follows from the version that was read last")
     if not _only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
@@ -152,20 +152,11 @@ def _check_window(state: SourceState, window: Window) -> None:
 
 def is_appended(state: SourceState, window: Window) -> bool:
     """Whether what came to a plain table in a window are appended rows alone; otherwise its versions are compared."""
-    return window.start is not None and _follows(state, window.start) and _only_appends(state, window)
-
-
-def _follows(state: SourceState, start: Version) -> bool:
-    return any(commit.version.snapshot == start.snapshot for commit in state.commits)
+    return window.start is not None and state.keeps(window.start) and _only_appends(state, window)
 
 
 def _only_appends(state: SourceState, window: Window) -> bool:
-    return all(commit.operation in ("append", "replace") for commit in _commits(state, window))
-
-
-def _commits(state: SourceState, window: Window) -> list[Commit]:
-    after = window.start.sequence if window.start else -1
-    return [commit for commit in state.commits if after < commit.version.sequence <= window.end.sequence]
+    return all(commit.operation in ("append", "replace") for commit in state.between(window))
 
 
 def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
@@ -185,6 +176,6 @@ def _check_cost(model: Model, state: SourceState, window: Window) -> None:
         if state.rows > MOST_COMPARED:
             raise NotMaintained("COST", f"{state.name} was rewritten, and {state.rows:,} rows are many to compare")
         return
-    rows = sum(commit.rows for commit in _commits(state, window))
+    rows = sum(commit.rows for commit in state.between(window))
     if rows > max(FEW_ROWS, MOST_CHANGED * state.rows):
         raise NotMaintained("COST", f"{rows:,} changed rows of {state.name}, which has {state.rows:,}")

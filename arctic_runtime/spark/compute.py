@@ -182,7 +182,5 @@ class Computation:
             state = self.upstreams.states[str(source)]
             assert window.start is not None
             assert state is not None
-            table = source.changes if state.kind == "changes" else source
-            known = {commit.version.snapshot for commit in state.commits}
-            rows = read_until(self.spark, table, window.start, window.end, window.start.snapshot in known)
+            rows = read_until(self.spark, state.log, window.start, window.end, state.keeps(window.start))
             rows.createOrReplaceTempView(name(seen_view(source)))

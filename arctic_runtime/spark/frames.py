@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
+from arctic_runtime.model.version import Window as Span
 from arctic_runtime.plan.schema import stored_type
 from arctic_runtime.spark.statement import name
 
@@ -86,6 +87,11 @@ def read_appended(
         return read_table(spark, table, end.snapshot).where(F.col(COMMIT_ORDER) > start.sequence)
     reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
     return reader.table(name(*table.parts))
+
+
+def appended(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
+    """The rows that an upstream's log was appended in a window."""
+    return read_appended(spark, source.log, window.start, window.end, source.keeps(window.start))
 
 
 def read_until(spark: SparkSession, table: TableName, until: Version, now: Version, is_kept: bool = True) -> DataFrame:

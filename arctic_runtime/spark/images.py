@@ -19,13 +19,13 @@ from arctic_runtime.spark.diff import DELETE, comparable
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
     all_of,
+    appended,
     as_key,
     column,
     conformed,
     match,
     newest_changes,
     overlay,
-    read_appended,
     read_table,
     read_until,
 )
@@ -70,16 +70,16 @@ def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataF
     columns = plain_columns(source.columns)
     merged = [(snapshot, at) for snapshot, at in source.bases if at.sequence <= version.sequence]
     if not merged or source.base is None:
-        log = read_until(spark, source.name.changes, version, source.version, _keeps(source, version))
+        log = read_until(spark, source.name.changes, version, source.version, source.keeps(version))
         newest = newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
         return conformed(newest, columns)
     snapshot, at = merged[-1]
     base = read_table(spark, source.base, snapshot)
     span = Window(str(source.name), at, version)
-    pending = _commits(source, span)
+    pending = _count(source, span)
     if not pending:
         return conformed(base, columns)
-    newest = newest_changes(_appended(spark, source, span), source.key, pending)
+    newest = newest_changes(appended(spark, source, span), source.key, pending)
     return overlay(base, newest, source.key, columns)
 
 
@@ -88,7 +88,7 @@ def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple
     if source.kind == "changes":
         return _moved_in_log(spark, source, window, kept)
     if is_appended(source, window):
-        return _weighed(conformed(_appended(spark, source, window), kept), 1)
+        return _weighed(conformed(appended(spark, source, window), kept), 1)
     assert window.start is not None
     old, new = (conformed(rows_at(spark, source, at), kept) for at in (window.start, window.end))
     return _weighed(new.exceptAll(old), 1).unionAll(_weighed(old.exceptAll(new), -1))
@@ -96,8 +96,8 @@ def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple
 
 def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
     assert source.key is not None
-    commits = _commits(source, window)
-    changes = _appended(spark, source, window)
+    commits = _count(source, window)
+    changes = appended(spark, source, window)
     if _tells_no_old_rows(source, window):
         return _looked_up(spark, source, window, newest_changes(changes, source.key, commits), kept)
     net = changes if commits <= 1 else _net(changes, source)
@@ -141,28 +141,14 @@ def _looked_up(
 
 
 def _tells_no_old_rows(source: SourceState, window: Window) -> bool:
-    assert window.start is not None
     has_before = find_column(source.columns, BEFORE) is not None
-    commits = [commit for commit in source.commits if commit.version.sequence > window.start.sequence]
-    return not has_before or any(CHANGELOG in commit.summary for commit in commits)
+    return not has_before or any(CHANGELOG in commit.summary for commit in source.between(window))
 
 
-def _commits(source: SourceState, window: Window) -> int:
+def _count(source: SourceState, window: Window) -> int:
     """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
-    start = window.start.sequence if window.start else -1
-    found = [c for c in source.commits if start < c.version.sequence <= window.end.sequence and c.rows]
-    is_whole = window.start is None or _keeps(source, window.start)
-    return len(found) if is_whole else max(len(found), 2)
-
-
-def _appended(spark: SparkSession, source: SourceState, window: Window) -> DataFrame:
-    table = source.name.changes if source.kind == "changes" else source.name
-    is_whole = window.start is None or _keeps(source, window.start)
-    return read_appended(spark, table, window.start, window.end, is_whole)
-
-
-def _keeps(source: SourceState, version: Version) -> bool:
-    return any(commit.version.snapshot == version.snapshot for commit in source.commits)
+    found = sum(1 for commit in source.between(window) if commit.rows)
+    return found if source.keeps(window.start) else max(found, 2)
 
 
 def _before_image(source: SourceState, part: Column) -> Expression:

@@ -40,8 +40,8 @@ from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Context, append_changes, perform
 from arctic_runtime.spark.frames import (
+    appended,
     columns_of,
-    read_appended,
     with_source_position,
 )
 from arctic_runtime.spark.statement import name
@@ -80,10 +80,7 @@ def register_changes(
 
     Where `placed`, each row tells its position in the source.
     """
-    start, end = (window.start, window.end) if window else (None, state.version)
-    table = source.changes if state.kind == "changes" else source
-    known = {commit.version.snapshot for commit in state.commits}
-    rows = read_appended(spark, table, start, end, start is None or start.snapshot in known)
+    rows = appended(spark, state, window or Window(str(source), None, state.version))
     shown = with_source_position(rows) if placed else rows
     shown.createOrReplaceTempView(name(changes_view(source)))
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.scope import both, text
+from arctic_runtime.plan.incremental.conditions import conjunction
+from arctic_runtime.plan.incremental.scope import text
 from arctic_runtime.plan.incremental.tree import Filter, Join, Node, columns, used
 
 
@@ -25,7 +26,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 def filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
     """The rows for which all conditions hold."""
-    condition = both(conditions)
+    condition = conjunction(conditions)
     return node if condition is None else Filter(node, condition)
 
 
@@ -49,7 +50,7 @@ def _factored(condition: exp.Or) -> list[exp.Expr]:
     if not shared:
         return [condition]
     common = {text(part): part for part in branches[0] if text(part) in shared}
-    rest = [both(part for part in branch if text(part) not in shared) for branch in branches]
+    rest = [conjunction(part for part in branch if text(part) not in shared) for branch in branches]
     left = [part for part in rest if part is not None]
     return [*common.values(), exp.or_(*left)] if len(left) == len(rest) else list(common.values())
 
@@ -76,7 +77,7 @@ def _connected(parts: Sequence[Node], conditions: Iterable[exp.Expr]) -> Node:
         place = next((at for at, part in enumerate(left) if _shares(waiting, have, set(columns(part)))), 0)
         part = left.pop(place)
         here, waiting = _split(waiting, have | set(columns(part)))
-        found = Join("inner", found, part, both(here))
+        found = Join("inner", found, part, conjunction(here))
     return filtered(found, waiting)
 
 

@@ -30,6 +30,8 @@ from arctic_runtime.plan.incremental.unique import is_unique
 AFFECTED = "__arctic_affected"
 """The name of the rows, keys of the result, for which `Units.new` is computed."""
 
+_NO_LINK = "what changed is joined, or asked for by IN or EXISTS, without an equality of columns"
+
 
 @dataclass(frozen=True)
 class Deltas:
@@ -101,17 +103,9 @@ def _everything(node: Node, changed: frozenset[TableName]) -> str | None:
             return "a window over all rows has changed, one without PARTITION BY"
         case SemiJoin(left=left, right=right, on=on) | Join(kind="left", left=left, right=right, on=on):
             is_open = changes(right, changed) and not has_link(left, right, on)
-            return (
-                "what changed is joined, or asked for by IN or EXISTS, without an equality of columns"
-                if is_open
-                else None
-            )
+            return _NO_LINK if is_open else None
         case Join(kind="full", left=left, right=right, on=on):
-            return (
-                None
-                if has_link(left, right, on)
-                else "what changed is joined, or asked for by IN or EXISTS, without an equality of columns"
-            )
+            return None if has_link(left, right, on) else _NO_LINK
         case Join(left=left, right=right, on=on):
             is_open = any(changes(side, changed) and is_unique(side, ()) for side in (left, right))
             is_open = is_open and not has_link(left, right, on)

@@ -203,12 +203,6 @@ def text(expression: exp.Expr) -> str:
     return expression.sql(dialect="spark", comments=False)
 
 
-def both(conditions: Iterable[exp.Expr]) -> exp.Expr | None:
-    """All conditions as one; None where there are none."""
-    found = [condition.copy() for condition in conditions]
-    return exp.and_(*found, copy=False) if found else None
-
-
 def project(shape: Shape, names: Names) -> Derived:
     """The query with its select list applied; what pending conditions read of its rows stays at hand."""
     available = columns(shape.node)

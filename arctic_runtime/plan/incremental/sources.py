@@ -10,6 +10,7 @@ from sqlglot import exp
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args
+from arctic_runtime.plan.incremental.conditions import conjunction
 from arctic_runtime.plan.incremental.functions import check_functions, is_generator, parse
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import (
@@ -23,7 +24,6 @@ from arctic_runtime.plan.incremental.scope import (
     Rows,
     Source,
     ViewText,
-    both,
     find,
     local,
     matching,
@@ -216,7 +216,7 @@ def _join(left: Rows, join: exp.Join, context: Context) -> Rows:
     right = _item(join.this, context)
     together = Rows(left.node, left.visible + right.visible, left.sources + right.sources)
     using = _using(left, right, join)
-    on = both(_equal(using)) if using else _on(join, local(together, None))
+    on = conjunction(_equal(using)) if using else _on(join, local(together, None))
     if kind in ("semi", "anti"):
         return replace(left, node=SemiJoin("semi" if kind == "semi" else "anti", left.node, right.node, on))
     node = _node(join.side, left.node, right.node, on)

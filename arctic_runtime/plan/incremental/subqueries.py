@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.conditions import conjunction
 from arctic_runtime.plan.incremental.functions import value_when_empty
 from arctic_runtime.plan.incremental.grouping import calls, correlation
 from arctic_runtime.plan.incremental.nulls import is_never_null, never_null
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.scope import Context, Derived, Lookup, Shape, both, project
+from arctic_runtime.plan.incremental.scope import Context, Derived, Lookup, Shape, project
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -148,7 +149,7 @@ def _refuse(query: exp.Expr) -> Derived:
 
 
 def _semi(node: Node, derived: Derived, equal: Sequence[exp.Expr], negated: bool) -> Node:
-    on = both([*derived.pending, *equal])
+    on = conjunction([*derived.pending, *equal])
     _check_known(on, node, derived.node)
     return SemiJoin("anti" if negated else "semi", node, derived.node, on)
 
@@ -188,7 +189,7 @@ def _correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
                 "SCALAR_SUBQUERY", "a correlated subquery that aggregates rows picked by more than equalities"
             )
     value = _defaulted(shape.items[0][1], inner)
-    on = both(shape.pending)
+    on = conjunction(shape.pending)
     _check_known(on, node, inner)
     joined = Join("left", node, inner, on)
     return _within(value, joined), joined
