@@ -40,6 +40,7 @@ print(time.perf_counter() - began)
 
 def measure(_rows: int, rounds: int = 3) -> list[Measurement]:
     """Seconds per model through dbt, and seconds until a session can be used, whatever the number of rows."""
+    subprocess.run([sys.executable, "-m", "arctic_runtime.spark.jars"], check=True)
     starts = [_start_seconds() for _ in range(rounds)]
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
         idle, little = _through_dbt(Path(folder), rounds)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -172,8 +173,16 @@ def archive_path(java: Java, class_path: Sequence[str]) -> Path:
     return home() / "archives" / f"{key}.jsa"
 
 
+def recorded_archive(java: Java, class_path: Sequence[str]) -> Path | None:
+    """The class-data archive of a start, marked as in use so that pruning takes others first; None without one."""
+    archive = archive_path(java, class_path)
+    with contextlib.suppress(OSError):
+        os.utime(archive)
+    return archive if archive.exists() else None
+
+
 def prune(directory: Path, pattern: str, keep: int) -> None:
-    """Delete the oldest files of a cache until `keep` are left; another process may do the same."""
+    """Delete the least recently used files of a cache until `keep` are left; another process may do the same."""
     files = [(path.stat().st_mtime, path) for path in directory.glob(pattern) if path.exists()]
     for _, path in sorted(files)[:-keep]:
         path.unlink(missing_ok=True)

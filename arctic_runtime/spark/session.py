@@ -217,7 +217,7 @@ def record_archive() -> Path:
     """
     java = jars.find_java()
     archive = jars.archive_path(java, _class_path({}))
-    if archive.exists():
+    if jars.recorded_archive(java, _class_path({})):
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-", dir=archive.parent) as scratch:
@@ -289,13 +289,13 @@ def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> sub
     """The JVM; it ends when this process ends, however that happens, because its standard input does."""
     java = jars.find_java()
     class_path = _class_path(settings)
-    archive = jars.archive_path(java, class_path)
+    archive = jars.recorded_archive(java, class_path)
     command = [
         str(java.executable),
         "-cp",
         os.pathsep.join(class_path),
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
-        *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.exists() else []),
+        *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
         *_collector(settings),

@@ -80,8 +80,7 @@ def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...],
     columns = [name(column.name) for column in wanted]
     listing = listed([statement("t.{c}", c=column) for column in columns])
     base = statement(
-        "SELECT {hint}{columns} FROM {base} VERSION AS OF {v} t",
-        hint=Sql("/*+ SHUFFLE_HASH(c) */ ") if step.commits else Sql(""),
+        "SELECT {columns} FROM {base} VERSION AS OF {v} t",
         columns=listed([_as_wanted(column, pinned) for column in wanted]),
         base=name(*model.base.parts),
         v=number(step.base_snapshot),

@@ -125,3 +125,24 @@ def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
         os.utime(tmp_path / f"{name}.log", (1000 - age, 1000 - age))
     jars.prune(tmp_path, "*.log", keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "c.log"]
+
+
+def test_a_start_marks_the_archive_that_it_uses_so_that_pruning_takes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
+    java = jars.Java(tmp_path / "java", "17.0.1")
+    mine, other = (jars.archive_path(java, [name]) for name in ("mine", "other"))
+    mine.parent.mkdir()
+    for age, file in enumerate([other, mine]):
+        file.touch()
+        os.utime(file, (1000 - age, 1000 - age))
+    assert jars.recorded_archive(java, ["mine"]) == mine
+    jars.prune(mine.parent, "*.jsa", keep=1)
+    assert mine.exists()
+    assert not other.exists()
+
+
+def test_without_an_archive_a_start_uses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
+    assert jars.recorded_archive(jars.Java(tmp_path / "java", "17.0.1"), []) is None
