@@ -133,6 +133,8 @@ class Profile:
             "spark.app.name": "dbt-arctic",
             "spark.sql.defaultCatalog": self.catalog,
             "spark.sql.session.timeZone": "UTC",
+            # Else pyspark asks where in a program each expression was made: five times what the expression costs.
+            "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             **(_local_settings(self.master) if self.is_local else {}),

@@ -22,6 +22,7 @@ from arctic_runtime.model.state import (
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
+from arctic_runtime.plan.decide import RUN, TOTALS, last_run
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -45,11 +46,14 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     own = _load(reader, model.table)
     view = reader_view(reader, model.table) if own is None else None
     base = own if model.config.merge == "on_write" else _load(reader, model.table.base)
+    totals = _load(reader, model.table.totals) if model.config.input == "state" else None
+    log = _change_table(changes) if changes is not None and _is_kind(changes, "changes") else None
     return TableState(
-        changes=_change_table(changes) if changes is not None and _is_kind(changes, "changes") else None,
+        changes=log,
         base=_base(base) if base is not None and _is_kind(base, "base") else None,
         view=view,
-        stranger=_stranger(model, own, view, changes, base),
+        stranger=_stranger(model, own, view, changes, base, totals),
+        totals=_totals(totals, last_run(log)),
     )
 
 
@@ -144,10 +148,17 @@ def _is_kind(table: Table, kind: str) -> bool:
 
 
 def _stranger(
-    model: Model, own: Table | None, view: ViewState | None, changes: Table | None, base: Table | None
+    model: Model,
+    own: Table | None,
+    view: ViewState | None,
+    changes: Table | None,
+    base: Table | None,
+    totals: Table | None,
 ) -> Stranger | None:
     if changes is not None and not _is_kind(changes, "changes"):
         return Stranger(model.table.changes, "table")
+    if totals is not None and not _is_kind(totals, "totals"):
+        return Stranger(model.table.totals, "table")
     if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
         return Stranger(model.table, "table")
     if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
@@ -155,6 +166,14 @@ def _stranger(
     if view is not None and (view.head is None or model.config.merge == "on_write"):
         return Stranger(model.table, "view")
     return None
+
+
+def _totals(table: Table | None, last: Mapping[str, str] | None) -> int | None:
+    """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
+    if table is None or last is None or TOTALS not in last:
+        return None
+    written = (found for found in table.metadata.snapshots if _summary(found).get(RUN) == last[RUN])
+    return next((snapshot.snapshot_id for snapshot in written), None)
 
 
 def _change_table(table: Table) -> ChangeTableState:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …] [--rows N] [--json FILE]`: one benchmark, or all."""
+"""`python -m benchmarks [NAME …] [--rows N] [--scale N] [--json FILE]`: one benchmark, or all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import layers, overhead, read, upsert
+from benchmarks import layers, overhead, read, tpch, upsert
 from benchmarks.measure import Measurement, table, write_json
 
-BENCHMARKS: dict[str, Callable[[int], list[Measurement]]] = {
-    "overhead": overhead.measure,
-    "upsert": upsert.measure,
-    "read": read.measure,
-    "layers": layers.measure,
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
+    "overhead": lambda options: overhead.measure(options.rows),
+    "upsert": lambda options: upsert.measure(options.rows),
+    "read": lambda options: read.measure(options.rows),
+    "layers": lambda options: layers.measure(options.rows),
+    "tpch": lambda options: tpch.measure(options.scale),
 }
 
 
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table (default: 10,000,000)")
+    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H (default: 1)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results.json"), metavar="FILE")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[Measurement] = []
     for name in options.names or BENCHMARKS:
         print(f"{name}", flush=True)
-        found += BENCHMARKS[name](options.rows)
+        found += BENCHMARKS[name](options)
     print(table(found))
     write_json(found, options.json)
     return 0

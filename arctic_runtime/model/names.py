@@ -9,6 +9,7 @@ from arctic_runtime.errors import ConfigError
 
 CHANGES_SUFFIX = "__changes"
 BASE_SUFFIX = "__base"
+TOTALS_SUFFIX = "__totals"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"[%.`()$]")
@@ -49,6 +50,11 @@ class TableName:
     def base(self) -> TableName:
         """The base of a table that is merged on read."""
         return self.sibling(self.name + BASE_SUFFIX)
+
+    @property
+    def totals(self) -> TableName:
+        """The table that keeps the totals of groups from which a table of sums and counts follows."""
+        return self.sibling(self.name + TOTALS_SUFFIX)
 
     def branch(self, branch: str) -> tuple[str, str, str, str]:
         """The parts that name one branch of this table in a statement."""

@@ -89,12 +89,16 @@ class Stranger:
 
 @dataclass(frozen=True)
 class TableState:
-    """Everything about a model's own relations; a part is None where the relation does not exist."""
+    """Everything about a model's own relations; a part is None where the relation does not exist.
+
+    `totals` is the snapshot of the kept totals that belongs to the newest run, None where that kept none.
+    """
 
     changes: ChangeTableState | None = None
     base: BaseState | None = None
     view: ViewState | None = None
     stranger: Stranger | None = None
+    totals: int | None = None
 
 
 @dataclass(frozen=True)

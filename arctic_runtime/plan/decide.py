@@ -23,14 +23,14 @@ REASON = "arctic.reason"
 CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
 HIGH_MARK = "arctic.high-mark"
-CHANGELOG = "arctic.changelog"
 
 AFFECTED = "arctic.affected"
 """The part of a table's rows that the last changes affected, where the affected ones were computed again."""
 
+TOTALS = "arctic.totals"
+"""Which totals a run kept, by the plan's fingerprint; their snapshot has the same run's token."""
+
 MOST_AFFECTED = 0.5
-LARGE_SOURCES = 1_000_000
-"""Where a query reads fewer rows than that, it does not matter much how many of its own are computed again."""
 
 FADES = 0.9
 SCHEMA_ONLY = "schema-only"
@@ -75,7 +75,8 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request)
-    return _decide_state(model, last, upstreams, request)
+    rows = state.base.rows if state.base else 0
+    return _decide_state(model, last, upstreams, request, rows)
 
 
 def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
@@ -214,7 +215,9 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
         )
 
 
-def _decide_state(model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request) -> Decision:
+def _decide_state(
+    model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request, rows: int
+) -> Decision:
     if changes_read(model.sql):
         raise ConfigError(
             f"{model.table}: `changes(…)` gives what happened, so the model needs `input: changes`.\n"
@@ -245,7 +248,7 @@ def _decide_state(model: Model, last: Mapping[str, str] | None, upstreams: Upstr
         because = f"changes that were followed before affected {share:.0%} of the rows"
         return Decision("full", "COST", windows, because)
     try:
-        found = increment(model, upstreams, windows)
+        found = increment(model, upstreams, windows, rows)
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from arctic_runtime.model.columns import find_column, plain_columns, same_name
+from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
-from arctic_runtime.plan.incremental.maintain import Deltas, Maintenance, Units, maintain
+from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.outline import outline
+from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import Node, Scan, scans
 from arctic_runtime.plan.reads import Reads
 
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
+    Pairs: "changed rows are joined to the rest of the query, each together with what it was before",
+    Totals: "what changes add to the sums and counts of each group is added to those that are kept",
     Units: "the keys of rows that may differ are worked out, and these rows are computed again",
 }
 MOST_CHANGED = 0.3
 """Where a larger part of an upstream's rows has changed, computing everything costs less than finding out what to."""
 FEW_ROWS = 10_000
 """So many changed rows are always followed: whatever the plan, they cost next to nothing."""
+LARGE_SOURCES = 1_000_000
+"""Where a query reads fewer rows than that, it does not matter much how much of them is read again."""
+MOST_GROUPS = 100_000
+"""Totals of more groups are not kept: each run writes all of them anew."""
+PAIRED_ROWS = 1_000_000
+"""A table with more rows is not read twice, for what a changed row finds there now and for what it found before."""
+CHANGELOG = "arctic.changelog"
+"""In the summary of a commit whose change rows do not tell what rows were before."""
 MOST_COMPARED = 1_000_000
 """Versions of a plain table with more rows are not compared: it costs as much as a query."""
 
@@ -56,6 +68,10 @@ class Increment:
         match self.maintenance:
             case Deltas(changes):
                 return (changes,)
+            case Pairs(rows):
+                return (rows,)
+            case Totals(state=state, moved=moved, result=result):
+                return (state, moved, result)
             case Units(affected, new):
                 return (affected, new)
 
@@ -73,10 +89,10 @@ class Increment:
         return tuple(scan for tree in self.trees for scan in scans(tree))
 
 
-def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window]) -> Increment | None:
+def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0) -> Increment | None:
     """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
 
-    Raises NotMaintained where the table has to be computed in full.
+    `rows` are those of the table now. Raises NotMaintained where the table has to be computed in full.
     """
     analysed, key = analysis(model, upstreams)
     read = {scan.source for scan in scans(analysed.tree)}
@@ -91,7 +107,18 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window])
             _check_window(state, window)
             _check_cost(model, state, window)
     _check_images(scans(analysed.tree), upstreams, sources)
-    return Increment(maintain(analysed.tree, key, sources), analysed.outputs, key, analysed.tree, sources)
+    facts = replace(
+        _facts(model, upstreams, analysed, rows), paired=_paired(upstreams, changed), small=_small(upstreams)
+    )
+    return Increment(maintain(analysed.tree, key, sources, facts), analysed.outputs, key, analysed.tree, sources)
+
+
+def without_totals(increment: Increment) -> Increment | None:
+    """The same, where totals turn out to be none that can be added up; None if then everything has to be computed."""
+    try:
+        return replace(increment, maintenance=maintain(increment.tree, increment.key, increment.changed))
+    except NotMaintained:
+        return None
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
@@ -100,7 +127,7 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in scans(analysed.tree)):
         try:
-            maintain(analysed.tree, key, frozenset({source}))
+            maintain(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
             return
         except NotMaintained as error:
             refused = error
@@ -117,6 +144,27 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
     views = {name: ViewText(sql) for name, sql in upstreams.views.items()}
     analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
     return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
+
+
+def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int) -> Facts:
+    """Totals are kept where that saves much, or where nothing else will do."""
+    read = sum(state.rows for state in upstreams.states.values() if state)
+    is_worth_it = read > LARGE_SOURCES or model.config.refresh in ("incremental", "strict")
+    return Facts(types=analysed.types, few_rows=rows <= MOST_GROUPS and is_worth_it)
+
+
+def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
+    """Of commits that are gone it is not known what they told."""
+    found = ((upstreams.states[window.upstream], window) for window in changed)
+    return frozenset(
+        state.name
+        for state, window in found
+        if state and state.key and state.keeps(window.start) and tells_old_rows(state, window)
+    )
+
+
+def _small(upstreams: Upstreams) -> frozenset[TableName]:
+    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= PAIRED_ROWS)
 
 
 def _output(analysed: Analysed, wanted: str) -> str:
@@ -148,6 +196,12 @@ def _check_window(state: SourceState, window: Window) -> None:
         raise NotMaintained("SOURCE_REPLACED", f"{state.name} no longer follows from the version that was read last")
     if not _only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
+
+
+def tells_old_rows(state: SourceState, window: Window) -> bool:
+    """Whether change rows of an arctic model's log tell what rows were before, as far as its commits are kept."""
+    has_before = find_column(state.columns, BEFORE) is not None
+    return has_before and not any(CHANGELOG in commit.summary for commit in state.between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:

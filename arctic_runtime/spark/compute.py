@@ -14,11 +14,21 @@ from arctic_runtime.model.names import changes_read, seen_query, seen_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.increment import Increment, Upstreams
+from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, without_totals
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
-from arctic_runtime.plan.incremental.tree import WEIGHT
-from arctic_runtime.spark import events, increments
-from arctic_runtime.spark.diff import Shape, delta_changes, event_changes, input_changes, refresh_changes, state_changes
+from arctic_runtime.plan.incremental.pairs import Pairs
+from arctic_runtime.plan.incremental.totals import Totals
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, scans
+from arctic_runtime.spark import events, increments, totals
+from arctic_runtime.spark.diff import (
+    Shape,
+    delta_changes,
+    event_changes,
+    input_changes,
+    pair_changes,
+    refresh_changes,
+    state_changes,
+)
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import (
     Keys,
@@ -80,7 +90,7 @@ class Computation:
                 self._held.pop().unpersist()
 
     def compute(self) -> Computed:
-        """The change rows; nothing is written. Call it inside `held`."""
+        """The change rows; nothing that anybody reads is written. Call it inside `held`."""
         if self.schema_only:
             return Computed(state_changes(self.query.limit(0), None, self.shape, self.context.now_literal))
         if self.model.config.input == "changes":
@@ -107,27 +117,61 @@ class Computation:
                     return self._compared({})
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
-                    return self._looked_up(self._hold(moved))
+                    moved = self._hold(moved)
+                    return self._looked_up(moved.where(F.col(WEIGHT) > 0).drop(WEIGHT), moved)
                 return Computed(delta_changes(moved, WEIGHT, self.shape, self.context.now_literal), is_gathered=True)
+            case Pairs(rows):
+                pairs = increments.paired(self.spark, rows, increment, self.query)
+                if self.shape.keeps_more:
+                    pairs = self._hold(pairs)
+                    return self._looked_up(
+                        pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
+                    )
+                return Computed(pair_changes(pairs, self.shape, self.context.now_literal), is_gathered=True)
+            case Totals() as plan:
+                return self._added_up(increment, plan)
             case Units() as units:
                 return self._recomputed(increment, units)
+
+    def _added_up(self, increment: Increment, plan: Totals) -> Computed:
+        """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
+        found = totals.follow(self.context, plan, self._hold)
+        if found is None:
+            other = without_totals(increment)
+            return self._followed(other) if other else self._compared({})
+        summary = {decisions.TOTALS: totals.fingerprint(plan)}
+        now = increments.as_query(found.now, increment, self.query)
+        if found.before is None:
+            old = current_rows(self.spark, self.model, self.context.state)
+            return Computed(state_changes(now, old, self.shape, self.context.now_literal), summary)
+        before = increments.as_query(found.before, increment, self.query)
+        if self.shape.keeps_more:
+            key = [column(part) for part in self.model.config.primary_key]
+            keys = self._hold(now.select(*key).union(before.select(*key)))
+            return Computed(self._against(now, keys, True), summary)
+        # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
+        is_alone = not scans(plan.result)
+        now, before = (rows.coalesce(1) if is_alone else rows for rows in (now, before))
+        return Computed(state_changes(now, before, self.shape, self.context.now_literal), summary, is_alone)
 
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
         count = keys.count()
         base = self.context.state.base
         share = count / max(1, base.rows if base else 0)
-        is_large = increment.reads(self.upstreams) > decisions.LARGE_SOURCES
+        is_large = increment.reads(self.upstreams) > LARGE_SOURCES
         summary = {decisions.AFFECTED: f"{share:.3f}"} if is_large else {}
         if self.model.config.refresh == "auto" and is_large and share > decisions.MOST_AFFECTED:
             return self._compared(summary)
         now = increments.recomputed(self.spark, units.new, keys, increment, self.query)
         return Computed(self._against(now, keys, count <= FEW_KEYS), summary)
 
-    def _looked_up(self, moved: DataFrame) -> Computed:
-        """A delta for a table with columns that the query no longer has: what they hold is in the table alone."""
+    def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
+        """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
+
+        `moved` has the keys of all rows that came or went.
+        """
         key = [column(part) for part in self.model.config.primary_key]
-        came = moved.where(F.col(WEIGHT) > 0).drop(WEIGHT)
         return Computed(self._against(came, moved.select(*key), False))
 
     def _against(self, new: DataFrame, keys: DataFrame, few: bool) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.spark.frames import all_of, column
 from arctic_runtime.spark.statement import name as quoted
 
@@ -91,6 +92,22 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape, now: Expression) 
         *[_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)],
         F.col(_HAS_AFTER),
         F.col(_HAS_BEFORE),
+        now.alias(_TS),
+        F.lit(0).cast(shape.sequence_type).alias(_SEQ),
+    )
+    return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
+
+
+def pair_changes(pairs: DataFrame, shape: Shape, now: Expression) -> DataFrame:
+    """Change rows from rows that are told together with what they were, one for each key. No row moves for that.
+
+    `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
+    """
+    found = pairs.select(
+        *images("a", shape, shape.given),
+        *images("b", shape, shape.given, before),
+        F.col(HAS_AFTER).alias(_HAS_AFTER),
+        F.col(HAS_BEFORE).alias(_HAS_BEFORE),
         now.alias(_TS),
         F.lit(0).cast(shape.sequence_type).alias(_SEQ),
     )
@@ -238,9 +255,12 @@ def comparable(value: Expression, kind: str) -> Expression:
     return F.array_sort(F.map_entries(value)) if kind.startswith("map<") else value
 
 
-def images(prefix: str, shape: Shape, found: Sequence[str]) -> list[Expression]:
-    """The table's columns under names of their own, null where the frame has none, in the table's types."""
-    names = {name.lower(): name for name in found}
+def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Expression]:
+    """The table's columns under names of their own, null where the frame has none, in the table's types.
+
+    `found` are the columns that the frame has, which it knows as `named`.
+    """
+    names = {name.lower(): named(name) for name in found}
     return [
         (column(names[kept.name.lower()]) if kept.name.lower() in names else F.lit(None))
         .cast(kept.type)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriterV2, Observation, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
@@ -43,7 +43,7 @@ from arctic_runtime.spark import views
 from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
-from arctic_runtime.spark.frames import as_key, column, conformed, newest_changes, read_appended, read_table
+from arctic_runtime.spark.frames import as_key, column, conformed, newest_changes, overlay, read_appended, read_table
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.statement import properties as property_list
 
@@ -59,6 +59,9 @@ _JOINED_AS_IT_LIES = {
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
+REWRITTEN_ROWS = 100_000
+"""A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
+
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 
 
@@ -304,36 +307,59 @@ def _merged_to(version: Version) -> dict[str, str]:
 
 
 def _merge_base(step: MergeBase, context: Context) -> None:
-    """Merges by deletion vectors, without a shuffle of the base: only the changes move.
-
-    Two commits on a branch that becomes main at once: what changed goes, then what there is now comes. That takes half
-    the time of a MERGE, whose outer join has to remember for every change whether a row was found for it. Doing it
-    again from any state between gives the same table.
-    """
-    model, spark = context.model, context.spark
-    assert context.state.base is not None
+    """Merges in what changed, on a branch that becomes main at once; doing it again gives the same table."""
+    model, spark, base = context.model, context.spark, context.state.base
+    assert base is not None
     is_whole = context.state.changes is None or context.state.changes.keeps(step.start)
     appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole)
     newest = newest_changes(appended, model.config.primary_key, step.commits)
-    # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
-    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
-    alive = conformed(newest.where(F.col(ACTION) != DELETE), context.state.base.columns)
-    view = f"arctic_merge_{context.token}"
-    gone.select(*as_key(model.config.primary_key) or [F.lit(True)]).createOrReplaceTempView(view)
+    if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
+        # In one part, so that no row has to be moved to meet its change.
+        old = read_table(spark, step.table, step.expected).coalesce(1)
+        rows = overlay(old, newest.coalesce(1), model.config.primary_key, base.columns).coalesce(1)
+        order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
+        ordered = rows.sortWithinPartitions(*order) if order else rows
+
+        def merge(branch: Sequence[str]) -> None:
+            _write_merged(ordered, branch, step.end, _overwrite)
+    else:
+        # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
+        gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
+        alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
+
+        def merge(branch: Sequence[str]) -> None:
+            _replace_rows(context, branch, gone, alive, step.end)
+
+    swap_in(spark, step.table, step.expected, context.token, merge)
+
+
+def _replace_rows(context: Context, branch: Sequence[str], gone: DataFrame, alive: DataFrame, end: Version) -> None:
+    """Deletion vectors for what changed, then what there is now, without a shuffle of the base.
+
+    That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
+    it. Only the second commit says what the base is merged to; before it the base is what no version was.
+    """
+    spark, view = context.spark, f"arctic_merge_{context.token}"
+    gone.select(*as_key(context.model.config.primary_key) or [F.lit(True)]).createOrReplaceTempView(view)
     try:
-        swap_in(
-            spark,
-            step.table,
-            step.expected,
-            context.token,
-            lambda branch: _replace_rows(context, branch, view, alive, step.end),
-        )
+        _delete_rows(context, branch, view)
     finally:
         spark.catalog.dropTempView(view)
+    _write_merged(alive, branch, end, lambda writer: writer.append())
 
 
-def _replace_rows(context: Context, branch: Sequence[str], gone: str, alive: DataFrame, end: Version) -> None:
-    """Only the second commit says what the base is merged to; before it the base is what no version was."""
+def _overwrite(writer: DataFrameWriterV2) -> None:
+    writer.option("distribution-mode", "none").option("fanout-enabled", "true").overwrite(F.lit(True))
+
+
+def _write_merged(
+    rows: DataFrame, branch: Sequence[str], end: Version, write: Callable[[DataFrameWriterV2], None]
+) -> None:
+    writer = rows.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
+    write_once(lambda: write(writer), f"write what changed to {'.'.join(branch)}")
+
+
+def _delete_rows(context: Context, branch: Sequence[str], gone: str) -> None:
     spark = context.spark
     key = context.model.config.primary_key
     # The names are none that a column can have: inside the subquery a column goes before a table.
@@ -346,8 +372,6 @@ def _replace_rows(context: Context, branch: Sequence[str], gone: str, alive: Dat
     )
     with _settings(spark, _JOINED_AS_IT_LIES):
         write_once(lambda: spark.sql(delete).collect(), delete)
-    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
-    write_once(writer.append, f"append what changed to {'.'.join(branch)}")
 
 
 def _evolve(step: EvolveSchema, context: Context) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, find_column, plain_columns, same_name
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, plain_columns, same_name
 from arctic_runtime.model.names import image_view
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.decide import CHANGELOG
-from arctic_runtime.plan.increment import is_appended
-from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Scan
+from arctic_runtime.plan.increment import is_appended, tells_old_rows
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image, Scan, before
 from arctic_runtime.spark.diff import DELETE, comparable
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
@@ -45,13 +45,18 @@ def register(spark: SparkSession, scans: Sequence[Scan], source: SourceState, wi
 def image_rows(
     spark: SparkSession, source: SourceState, window: Window, image: Image, fields: Sequence[str]
 ) -> DataFrame:
-    """One image of a source, narrowed to the columns `fields`; `delta` has their weight besides."""
+    """One image of a source, narrowed to the columns `fields`; `delta` has their weight besides.
+
+    `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
+    """
     kept = _narrowed(source, fields)
     if image == "new":
         return conformed(rows_at(spark, source, window.end), kept)
     assert window.start is not None
     if image == "old":
         return conformed(rows_at(spark, source, window.start), kept)
+    if image == "pair":
+        return _pairs(spark, source, window, kept)
     moved = _moved(spark, source, window, kept)
     if image == "delta":
         return moved
@@ -96,28 +101,57 @@ def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple
 
 def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
     assert source.key is not None
-    commits = _count(source, window)
-    changes = appended(spark, source, window)
-    if _tells_no_old_rows(source, window):
-        return _looked_up(spark, source, window, newest_changes(changes, source.key, commits), kept)
-    net = changes if commits <= 1 else _net(changes, source)
-    before = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
-    after = [_of(net, part.name).cast(part.type).alias(part.name) for part in kept]
+    if not tells_old_rows(source, window):
+        newest = newest_changes(appended(spark, source, window), source.key, _count(source, window))
+        return _looked_up(spark, source, window, newest, kept)
+    found = _net_changes(spark, source, window, kept)
+    images = F.array(
+        F.struct(*found.old, F.lit(-1).alias(WEIGHT), (found.was & found.moves).alias(_THERE)),
+        F.struct(*found.new, F.lit(1).alias(WEIGHT), (found.stays & found.moves).alias(_THERE)),
+    )
+    return found.rows.select(F.inline(images)).where(F.col(_THERE)).drop(_THERE)
+
+
+def _pairs(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+    """A row for each key that changed in the columns `kept`; where there is one commit, no row moves for that."""
+    found = _net_changes(spark, source, window, kept)
+    old = [value.alias(before(part.name)) for value, part in zip(found.old, kept, strict=True)]
+    moved = found.rows.where((found.was | found.stays) & found.moves)
+    return moved.select(*found.new, *old, found.stays.alias(HAS_AFTER), found.was.alias(HAS_BEFORE))
+
+
+@dataclass(frozen=True)
+class _Net:
+    """Net changes, one row per key, and what they say: some columns as they were and are, which of both there is.
+
+    `moves` is false where there are both and they are alike.
+    """
+
+    rows: DataFrame
+    old: list[Expression]
+    new: list[Expression]
+    was: Expression
+    stays: Expression
+    moves: Expression
+
+
+def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> _Net:
+    rows = _net(spark, source, window)
+    old = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
+    new = [_of(rows, part.name).cast(part.type).alias(part.name) for part in kept]
     was, stays = F.col(BEFORE).isNotNull(), F.col(ACTION) != DELETE
     alike = all_of(
-        [comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(after, before, kept, strict=True)]
+        [comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(new, old, kept, strict=True)]
     )
-    moves = ~(was & stays & alike)
-    images = F.array(
-        F.struct(*before, F.lit(-1).alias(WEIGHT), (was & moves).alias(_THERE)),
-        F.struct(*after, F.lit(1).alias(WEIGHT), (stays & moves).alias(_THERE)),
-    )
-    return net.select(F.inline(images)).where(F.col(_THERE)).drop(_THERE)
+    return _Net(rows, old, new, was, stays, ~(was & stays & alike))
 
 
-def _net(changes: DataFrame, source: SourceState) -> DataFrame:
-    """One row per key over several commits: the newest image and action, and what the key was before them all."""
+def _net(spark: SparkSession, source: SourceState, window: Window) -> DataFrame:
+    """One row per key: over several commits the newest image and action, and what the key was before them all."""
     assert source.key is not None
+    changes = appended(spark, source, window)
+    if _count(source, window) <= 1:
+        return changes
     order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
     key = [column(part) for part in source.key]
     rest = [part for part in changes.columns if part not in (BEFORE, SEQUENCE) and not _in(part, source.key)]
@@ -138,11 +172,6 @@ def _looked_up(
     gone = old.join(keys.hint("shuffle_hash"), match(old, source.key), "left_semi")
     came = newest.where(F.col(ACTION) != DELETE)
     return _weighed(conformed(came, kept), 1).unionAll(_weighed(conformed(gone, kept), -1))
-
-
-def _tells_no_old_rows(source: SourceState, window: Window) -> bool:
-    has_before = find_column(source.columns, BEFORE) is not None
-    return not has_before or any(CHANGELOG in commit.summary for commit in source.between(window))
 
 
 def _count(source: SourceState, window: Window) -> int:

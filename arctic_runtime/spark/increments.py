@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.maintain import AFFECTED
 from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.incremental.tree import WEIGHT, Node, UnionAll, walk
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Node, UnionAll, before, walk
 from arctic_runtime.spark import images
 from arctic_runtime.spark.frames import column
 from arctic_runtime.spark.statement import name
@@ -46,6 +46,13 @@ def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataF
     return found.select(*_outputs(increment, query), column(WEIGHT))
 
 
+def paired(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
+    """The columns of the query as they are and, named by `before`, as they were, and which of both there is."""
+    found = spark.sql(render(pairs))
+    was = _outputs(increment, query, before)
+    return found.select(*_outputs(increment, query), *was, column(HAS_AFTER), column(HAS_BEFORE))
+
+
 def affected(spark: SparkSession, keys: Node) -> DataFrame:
     """The keys of the rows that may differ."""
     return spark.sql(render(keys))
@@ -54,13 +61,14 @@ def affected(spark: SparkSession, keys: Node) -> DataFrame:
 def recomputed(spark: SparkSession, new: Node, keys: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
     """The rows under affected keys as they are now, in the columns of the query."""
     keys.createOrReplaceTempView(name(AFFECTED))
-    return _as_query(spark.sql(render(new)), increment, query)
+    return as_query(spark.sql(render(new)), increment, query)
 
 
-def _as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
+def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
+    """Rows of the tree with the names and types of the query's columns."""
     return rows.select(*_outputs(increment, query))
 
 
-def _outputs(increment: Increment, query: DataFrame) -> list[Expression]:
+def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Expression]:
     pairs = zip(increment.outputs, query.schema.fields, strict=True)
-    return [column(made).cast(field.dataType).alias(field.name) for (_, made), field in pairs]
+    return [column(named(made)).cast(field.dataType).alias(named(field.name)) for (_, made), field in pairs]

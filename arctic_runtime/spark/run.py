@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,9 +29,10 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.observe import observe_model, observe_readable, observe_source, view_sql
+from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request, decide
-from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.increment import CHANGELOG, Upstreams
 from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
@@ -103,7 +104,9 @@ class Run:
         session: Callable[[], SparkSession],
         request: Request | None = None,
         now: datetime.datetime | None = None,
+        pins: Pins | None = None,
     ) -> None:
+        self.pins = pins or Pins()
         self.model = model
         self.reader = reader
         self.request = request or Request()
@@ -118,19 +121,21 @@ class Run:
 
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            try:
-                return self._attempt()
-            except CommitConflict:
-                if attempt == MAX_ATTEMPTS - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            for attempt in range(MAX_ATTEMPTS):
+                try:
+                    return self._attempt()
+                except CommitConflict:
+                    if attempt == MAX_ATTEMPTS - 1:
+                        raise
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self.pins.forget(self.model.table)
 
     def _attempt(self) -> Outcome:
         with self._timed("observe"):
             state = self.observe()
-            upstreams = self.observe_upstreams()
-        decision = decide(self.model, state, upstreams, self.request)
+            decision, upstreams = self._decided(state)
         state = self._settled(state)
         if decision.mode == "unchanged":
             return self._outcome(*(self._committed or (decision, NO_ROWS)), state)
@@ -141,6 +146,16 @@ class Run:
         self._committed = (decision, rows)
         state = self._settled(self.observe())
         return self._outcome(decision, rows, state)
+
+    def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
+        """A query itself reads its upstreams as they are now, and nothing goes back behind what it has read before."""
+        upstreams = self.observe_upstreams(self.pins)
+        if not _is_behind(upstreams, decisions.consumed(decisions.last_run(state.changes))):
+            decision = decide(self.model, state, upstreams, self.request)
+            if decision.mode not in ("create", "full"):
+                return decision, upstreams
+        upstreams = self.observe_upstreams()
+        return decide(self.model, state, upstreams, self.request), upstreams
 
     def explain(self) -> Plan:
         """The plan of the next run, without running it and without Spark."""
@@ -158,21 +173,23 @@ class Run:
     def observe(self) -> TableState:
         return observe_model(self.reader, self.model)
 
-    def observe_upstreams(self) -> Upstreams:
-        """The newest version of every table that the query reads, views looked through."""
+    def observe_upstreams(self, pins: Pins | None = None) -> Upstreams:
+        """The version of every table that the query reads, views looked through: the pinned one, else the newest."""
+        known = pins or Pins()
         if self.model.config.input == "changes":
             names = changes_read(self.model.sql)
-            return Upstreams({str(source): observe_source(self.reader, source) for source in names})
+            return Upstreams({str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names})
         found: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
         unstable: set[str] = set()
-        parsed = self._follow(self.model.sql, self.model.table, found, views, unstable)
+        parsed = self._follow(self.model.sql, self.model.table, known, found, views, unstable)
         return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views)
 
     def _follow(
         self,
         sql: str,
         at: TableName,
+        pins: Pins,
         found: dict[str, SourceState | None],
         views: dict[str, str],
         unstable: set[str],
@@ -183,12 +200,13 @@ class Run:
         for source in read.tables:
             if str(source) in found or str(source) in views:
                 continue
-            found[str(source)] = observe_readable(self.reader, source) if source.catalog == at.catalog else None
+            is_near = source.catalog == at.catalog
+            found[str(source)] = pins.first(source, partial(observe_readable, self.reader, source)) if is_near else None
             behind = view_sql(self.reader, source) if found[str(source)] is None else None
             if behind is not None:
                 del found[str(source)]
                 views[str(source)] = behind
-                parsed = self._follow(behind, source, found, views, unstable) and parsed
+                parsed = self._follow(behind, source, pins, found, views, unstable) and parsed
         return parsed
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
@@ -208,7 +226,7 @@ class Run:
         computation = Computation(context, decision, query, shape, upstreams, self.request.schema_only)
         with self._timed("changes"), computation.held():
             found = computation.compute()
-            confirm = None if found.is_pinned else functools.partial(self._confirm, upstreams)
+            confirm = None if found.is_pinned else partial(self._confirm, upstreams)
             said = {**summary, **found.summary}
             return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
 
@@ -287,7 +305,7 @@ class Run:
             decisions.REASON: decision.reason,
             decisions.CONSUMED: encode_versions(decision.consumed),
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views),
-            **({decisions.CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
+            **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
 
     def _tells_no_old_rows(self, decision: Decision) -> bool:
@@ -333,6 +351,14 @@ class Run:
             yield
         finally:
             self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
+
+
+def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
+    """Whether a version that was pinned is older than the one that was read last, by another invocation."""
+    return any(
+        state is not None and name in offsets and state.version.sequence < offsets[name].sequence
+        for name, state in upstreams.states.items()
+    )
 
 
 def _version(state: SourceState | None) -> Version | None:

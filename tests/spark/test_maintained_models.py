@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.incremental.pairs import Pairs
 from tests.spark.warehouse import Warehouse
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -138,6 +139,59 @@ def test_maintained_tables_are_what_their_queries_give_after_every_batch(lake: W
             assert lake.run(model).mode in ("incremental", "unchanged"), told
             assert lake.broken(model) == [], told
             assert lake.run(model).mode == "unchanged", told
+
+
+PAIRED = """
+    select o.id, o.customer, c.name, 100 / o.amount as share, map('state', o.state) as tags
+    from {orders} o join {customers} c on o.customer = c.customer and c.city > 'a'
+    where o.state <> 'void' and not exists (select 1 from {customers} p where p.name = o.state)
+"""
+
+
+def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) -> None:
+    """An amount of 0, by which nothing can be divided, has only what the filter leaves out."""
+    shop = Shop(lake, random.Random(1))
+
+    def send(*events: tuple[int, int | None, int, str, str]) -> None:
+        lake.append("order_events", [(*e[:2], _cents(e[2]), *e[3:]) for e in events], f"{ORDERS}, op string")
+        lake.run(shop.models[0])
+
+    customers = [(1, "one", "x", "u"), (2, "two", "y", "u"), (3, "paid", "z", "u"), (4, "four", None, "u")]
+    lake.append("customer_events", customers, f"{CUSTOMERS}, op string")
+    lake.run(shop.models[1])
+    send((1, 1, 5, "new", "u"), (2, 2, 5, "new", "u"), (3, 1, 0, "void", "u"), (4, 9, 5, "new", "u"),
+         (5, 2, 5, "new", "u"), (6, 1, 5, "new", "u"), (7, 1, 5, "paid", "u"), (8, 2, 5, "new", "u"))  # fmt: skip
+    model = lake.model("m", PAIRED, primary_key="id", refresh="strict")
+    thin = lake.model("thin", "select id, customer from {orders}", primary_key="id", refresh="strict")
+    assert [lake.run(found).rows["insert"] for found in (model, thin)] == [5, 8]
+    send((1, 2, 5, "new", "u"), (2, 2, 0, "void", "u"), (3, 1, 4, "new", "u"), (4, 2, 5, "new", "u"),
+         (5, 2, 5, "new", "d"), (6, 4, 5, "new", "u"), (7, 1, 5, "new", "u"), (8, 2, 5, "open", "u"),
+         (9, None, 5, "new", "u"), (10, 1, 0, "void", "u"), (11, 1, 2, "new", "u"))  # fmt: skip
+    for found in (model, thin):
+        decided = lake.make_run(found).explain().decision.increment
+        assert decided is not None
+        assert isinstance(decided.maintenance, Pairs)
+    assert lake.actions(lake.run(model)) == (4, 2, 3)
+    told = {row["id"]: (row["_action"], row["name"], row["_before"]) for row in lake.log(model)[-9:]}
+    gone = {"customer": 2, "name": "two", "share": _cents(20), "tags": {"state": "new"}}
+    one = {**gone, "customer": 1, "name": "one"}
+    assert told == {
+        1: ("update", "two", one),
+        2: ("delete", "two", gone),
+        3: ("insert", "one", None),
+        4: ("insert", "two", None),
+        5: ("delete", "two", gone),
+        6: ("delete", "one", one),
+        7: ("insert", "one", None),
+        8: ("update", "two", gone),
+        11: ("insert", "one", None),
+    }
+    assert lake.actions(lake.run(thin)) == (3, 3, 1)
+    send((1, 1, 5, "new", "u"), (12, 1, 5, "new", "u"), (2, 2, 5, "new", "u"), (11, 1, 2, "new", "d"))
+    send((1, 2, 5, "new", "u"), (12, 1, 5, "new", "d"), (2, 1, 5, "new", "u"), (11, 2, 2, "new", "u"))
+    assert lake.actions(lake.run(model)) == (1, 1, 0)
+    assert lake.actions(lake.run(thin)) == (0, 2, 0)
+    assert [lake.broken(found) for found in (model, thin)] == [[], []]
 
 
 def test_columns_that_the_query_lost_keep_their_values_in_rows_that_change(lake: Warehouse) -> None:

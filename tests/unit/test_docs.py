@@ -229,7 +229,7 @@ def test_every_way_to_refresh_is_explained() -> None:
 
 def test_from_which_part_on_everything_is_computed_is_told() -> None:
     assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
-    assert (decide.MOST_AFFECTED, decide.LARGE_SOURCES) == (0.5, 1_000_000)
+    assert (decide.MOST_AFFECTED, increment.LARGE_SOURCES) == (0.5, 1_000_000)
     for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
         told = " ".join(read(page).split())
         for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than half", "more than a million"):
@@ -320,7 +320,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             decide.CONSUMED,
             decide.QUERY,
             decide.HIGH_MARK,
-            decide.CHANGELOG,
+            increment.CHANGELOG,
             decide.AFFECTED,
         ),
         KEY_PROPERTY,

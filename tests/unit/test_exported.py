@@ -20,24 +20,29 @@ SURFACE = {
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
     "model.key": "KEY_PROPERTY key_names key_text",
-    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TableName changes_read changes_view image_view seen_query seen_view",
+    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view seen_query "
+    "seen_view",
     "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Input Merge Model ModelConfig OnMatch OnSchemaChange Refresh Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.configure": "KEYS configure user_keys",
-    "plan.decide": "AFFECTED CHANGELOG CONSUMED Decision FADES HIGH_MARK LARGE_SOURCES MODE MOST_AFFECTED QUERY REASON "
-    "RUN Request SCHEMA_ONLY check_table consumed decide faded fingerprint last_run",
-    "plan.increment": "FEW_ROWS Increment MOST_CHANGED MOST_COMPARED Upstreams analysis check_maintained "
-    "increment is_appended",
+    "plan.decide": "AFFECTED CONSUMED Decision FADES HIGH_MARK MODE MOST_AFFECTED QUERY REASON "
+    "RUN Request SCHEMA_ONLY TOTALS check_table consumed decide faded fingerprint last_run",
+    "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
+    "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
-    "plan.incremental.maintain": "AFFECTED Deltas Maintenance Units maintain",
+    "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
+    "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
     "plan.incremental.outline": "outline",
+    "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
-    "plan.incremental.tree": "Aggregate Distinct Explode Filter Given Image Join Node OneRow Project Scan SemiJoin "
-    "SetOperation UnionAll WEIGHT Window children column columns map_children scans used walk",
+    "plan.incremental.totals": "ROWS TOTALS Totals totals",
+    "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
+    "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
+    "scans used walk",
     "plan.layout": "LAYOUT MAX_NODES NODE_BYTES SMALL_NODE_BYTES layout_text node_count",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",

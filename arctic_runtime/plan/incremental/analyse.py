@@ -10,7 +10,7 @@ Each column keeps its name from the operator that makes it up to the top: `amoun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -59,11 +59,13 @@ _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_", "sor
 class Analysed:
     """A tree, and for each column that the user sees its name and the tree's column, in order.
 
-    A name is "" where Spark makes one up from the expression's text; two names may show the same column.
+    A name is "" where Spark makes one up from the expression's text; two names may show the same column. `types` are
+    those of the tree's columns that are certain.
     """
 
     tree: Node
     outputs: tuple[tuple[str, str], ...]
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def analyse(
@@ -98,7 +100,7 @@ def _analysed(sql: str, context: Context) -> Analysed:
     wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
     tree = exactly(prune(derived.node, set(wanted)), wanted)
     _check(tree)
-    return Analysed(mark_unlike(tree, context.names), derived.fields)
+    return Analysed(mark_unlike(tree, context.names), derived.fields, dict(context.names.types))
 
 
 def _view(view: str | ViewText) -> ViewText:

@@ -9,7 +9,6 @@ from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName, image_view
 from arctic_runtime.plan.incremental.tree import (
-    WEIGHT,
     Aggregate,
     Distinct,
     Explode,
@@ -25,6 +24,7 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
+    beside,
     column,
     columns,
 )
@@ -44,9 +44,8 @@ def query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
     """The tree as a query of sqlglot's."""
     match node:
         case Scan(source=source, fields=fields, image=image):
-            read = [_named(column(field), name) for name, field in fields]
-            weight = [column(WEIGHT)] if image == "delta" else []
-            return _select([*read, *weight]).from_(_table(input_name(source, image)), copy=False)
+            read = [_named(column(field), name) for name, field in (*fields, *beside(fields, image))]
+            return _select(read).from_(_table(input_name(source, image)), copy=False)
         case Given(name=name, names=names):
             return _select(column(part) for part in names).from_(_table(name), copy=False)
         case OneRow():

@@ -18,8 +18,15 @@ from arctic_runtime.model.names import TableName
 WEIGHT = "__arctic_weight"
 """The column of a signed bag: +1 for a row that came, -1 for one that went."""
 
-Image = Literal["new", "old", "either", "delta"]
-"""A source as of the end of its window, as of its start, a superset of both, or what came and went, with weights."""
+HAS_AFTER = "__arctic_has_after"
+"""The column of a pair that says whether there is such a row now; if not, what it holds beside its key is nothing."""
+
+HAS_BEFORE = "__arctic_has_before"
+"""The column of a pair that says whether there was such a row, which the columns named by `before` hold."""
+
+Image = Literal["new", "old", "either", "delta", "pair"]
+"""A source as of the end of its window, as of its start, a superset of both; what came and went, with weights; or a
+row for each key that changed, as it is now and as it was, with the key in both."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,7 @@ def columns(node: Node) -> tuple[str, ...]:
     """The names of a node's columns, in order."""
     match node:
         case Scan(fields=fields, image=image):
-            return (*(name for name, _ in fields), *((WEIGHT,) if image == "delta" else ()))
+            return (*(name for name, _ in fields), *(name for name, _ in beside(fields, image)))
         case Given(names=names) | UnionAll(names=names) | SetOperation(names=names):
             return names
         case OneRow():
@@ -183,6 +190,19 @@ def columns(node: Node) -> tuple[str, ...]:
             return (*columns(child), *names)
         case _:
             assert_never(node)
+
+
+def before(name: str) -> str:
+    """The column of a pair that holds what another one was."""
+    return f"__arctic_before_{name}"
+
+
+def beside(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
+    """What an image has besides the source's own columns: names in the tree, and in the image."""
+    if image == "delta":
+        return ((WEIGHT, WEIGHT),)
+    flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
+    return (*((before(name), before(field)) for name, field in fields), *flags) if image == "pair" else ()
 
 
 def children(node: Node) -> tuple[Node, ...]:

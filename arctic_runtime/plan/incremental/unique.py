@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlglot import exp
 from typing_extensions import assert_never
@@ -40,6 +40,12 @@ def is_unique(node: Node, names: Iterable[str]) -> bool:
     """Whether no two rows can be equal in these columns, or in those which they equal by a condition below."""
     known = _determined(node, frozenset(names))
     return any(key <= known for key in unique_keys(node))
+
+
+def is_one_partner(names: Collection[str], partner: Node, on: exp.Expr | None) -> bool:
+    """Whether a row with the columns `names` finds one row of `partner` at most by the condition of a join."""
+    equal = {pair.right for pair in equalities(on, names, columns(partner))}
+    return is_unique(partner, equal | constants(on).intersection(columns(partner)))
 
 
 def _keys(node: Node) -> Iterable[frozenset[str]]:
@@ -83,16 +89,11 @@ def _joined(node: Join) -> Iterable[frozenset[str]]:
         return ()
     left, right = unique_keys(node.left), unique_keys(node.right)
     found: list[frozenset[str]] = []
-    if _is_one_partner(node.left, node.right, node.on):
+    if is_one_partner(columns(node.left), node.right, node.on):
         found.extend(left)
-    if node.kind == "inner" and _is_one_partner(node.right, node.left, node.on):
+    if node.kind == "inner" and is_one_partner(columns(node.right), node.left, node.on):
         found.extend(right)
     return found or [one | other for one in left for other in right]
-
-
-def _is_one_partner(left: Node, right: Node, on: exp.Expr | None) -> bool:
-    pairs = equalities(on, columns(left), columns(right))
-    return is_unique(right, {pair.right for pair in pairs} | constants(on).intersection(columns(right)))
 
 
 def _determined(node: Node, names: frozenset[str]) -> frozenset[str]:

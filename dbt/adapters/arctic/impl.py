@@ -27,7 +27,7 @@ from dbt_common.utils import filter_null_values
 from arctic_runtime.catalog import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.model.names import changes_read
+from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.spark.statement import text
 from dbt.adapters.arctic import checks, seeds
 from dbt.adapters.arctic import maintain as maintenance
@@ -53,7 +53,7 @@ _TYPES: dict[RelationKind, RelationType] = {
     "other": RelationType.External,
 }
 _NOT_FOUND = ("SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchNamespace", "NoSuchTable", "does not exist")
-_PARTS = ("__changes", "__base")
+_PARTS = (CHANGES_SUFFIX, BASE_SUFFIX, TOTALS_SUFFIX)
 
 
 @dataclass
@@ -249,7 +249,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The change table and the base that belong to an arctic model's relation, where it is one."""
+        """The change table, the base and the totals that belong to an arctic model's relation, where it is one."""
         if relation is None or not self._arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt_common.exceptions import CompilationError
+from dbt_common.invocation import get_invocation_id
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
+from arctic_runtime.pins import Pins
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
 
@@ -122,7 +125,13 @@ def run(
     from arctic_runtime.spark.run import Run
 
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    return response(Run(model, reader, session, request).run())
+    return response(Run(model, reader, session, request, pins=_pins(get_invocation_id())).run())
+
+
+@functools.lru_cache(maxsize=1)
+def _pins(_invocation: str) -> Pins:
+    """What the models of one invocation of dbt share."""
+    return Pins()
 
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:

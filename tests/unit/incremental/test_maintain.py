@@ -8,8 +8,9 @@ import duckdb
 import pytest
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Maintenance, Units, maintain
+from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -72,6 +73,7 @@ def maintained(case: Case, key: tuple[str, ...], plan: Maintenance) -> Bag:
         after = case.old.copy()
         after.update(netted(case.rows(plan.changes)))
         return after
+    assert isinstance(plan, Units)
     affected = case.rows(plan.affected)
     given(case.con, AFFECTED, key, affected)
     kept = {row: copies for row, copies in case.old.items() if not picked([row], case.tree, key) <= set(affected)}
@@ -87,7 +89,7 @@ def test_the_old_result_becomes_the_new_one(con: duckdb.DuckDBPyConnection, seed
             plan = maintain(case.tree, key, case.changed)
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED", "ONE_ROW")  # noqa: PT017
-            assert (refused.reason == "NOTHING_NEW") == (not case.changed and key != ())  # noqa: PT017
+            assert (refused.reason == "NOTHING_NEW") == (not case.changed)  # noqa: PT017
         else:
             assert +maintained(case, key, plan) == case.new, (key, case.tree)
 
@@ -172,6 +174,15 @@ def test_a_change_of_everything_is_refused_by_name(reason: str, tree: Node, key:
     with pytest.raises(NotMaintained) as refused:
         maintain(tree, key, changed)
     assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_one_row_of_counts_is_followed_where_rows_are_few(few_rows: bool) -> None:
+    if few_rows:
+        assert isinstance(maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=True)), Totals)
+    else:
+        with pytest.raises(NotMaintained, match="single row"):
+            maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=False))
 
 
 def test_a_list_of_tables_is_joined_by_the_conditions_that_follow() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -17,9 +18,11 @@ import sqlglot
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.render import input_name, query, render
+from arctic_runtime.plan.incremental.render import input_name, query
 from arctic_runtime.plan.incremental.rules.terms import at
 from arctic_runtime.plan.incremental.tree import (
+    HAS_AFTER,
+    HAS_BEFORE,
     WEIGHT,
     Aggregate,
     Distinct,
@@ -39,6 +42,7 @@ from arctic_runtime.plan.incremental.tree import (
     scans,
     walk,
 )
+from arctic_runtime.plan.incremental.tree import before as was
 from tests.unit.incremental import duck
 
 Rows = list[tuple[Any, ...]]
@@ -92,6 +96,28 @@ def load(con: duckdb.DuckDBPyConnection, batch: Batch) -> None:
         _table(con, input_name(source.name, "either"), source.fields, [*after, *went.elements()])
         delta = [*((*row, 1) for row in came.elements()), *((*row, -1) for row in went.elements())]
         _table(con, input_name(source.name, "delta"), (*source.fields, WEIGHT), delta)
+        _load_pairs(con, source, set(went), set(came))
+
+
+ANYTHING = 7
+"""What a pair's columns hold where there is no such row."""
+
+
+def _load_pairs(con: duckdb.DuckDBPyConnection, source: Source, went: Iterable[Any], came: Iterable[Any]) -> None:
+    if source.key is None:
+        return
+    at = [source.fields.index(name) for name in source.key]
+    old, new = ({tuple(row[place] for place in at): row for row in found} for found in (went, came))
+    nothing = {
+        key: tuple(key[at.index(place)] if place in at else ANYTHING for place in range(len(source.fields)))
+        for key in {*old, *new}
+    }
+    pairs = [(*new.get(key, none), *old.get(key, none), key in new, key in old) for key, none in nothing.items()]
+    names = (*source.fields, *map(was, source.fields), HAS_AFTER, HAS_BEFORE)
+    view = input_name(source.name, "pair")
+    _table(con, f"{view} of numbers", names, pairs)
+    flags = ", ".join(f'cast("{flag}" as boolean) as "{flag}"' for flag in (HAS_AFTER, HAS_BEFORE))
+    con.execute(f'create or replace view "{view}" as select * replace ({flags}) from "{view} of numbers"')
 
 
 def given(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -99,11 +125,18 @@ def given(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows:
     _table(con, name, names, list(rows))
 
 
+@lru_cache(maxsize=256)
 def sql(node: Node) -> str:
-    """A tree in DuckDB's dialect, the short way where nothing but the engine's names differ."""
+    """A tree in DuckDB's dialect, the short way where nothing but the engine's names differ.
+
+    DuckDB's `count_if` is null where there is nothing to count, Spark's is 0.
+    """
+    found = query(node)
+    for call in list(found.find_all(exp.CountIf)):
+        call.replace(exp.Count(this=exp.case().when(call.this, exp.Literal.number(1))))
     if any(isinstance(part, Explode) for part in walk(node)):
-        return duck.in_duckdb(render(node))
-    return query(node).sql(dialect="duckdb")
+        return duck.in_duckdb(found.sql(dialect="spark"))
+    return found.sql(dialect="duckdb")
 
 
 def rows(con: duckdb.DuckDBPyConnection, node: Node) -> Bag:
@@ -150,6 +183,11 @@ def random_batch(random: Random) -> Batch:
     old = {source: _rows(random, source, random.choice((0, 3, 4, 5))) for source in SOURCES}
     new = {source: _after(random, source, rows) for source, rows in old.items()}
     return Batch(old, new)
+
+
+def following(random: Random, batch: Batch) -> Batch:
+    """One more batch, over what the last one left."""
+    return Batch(batch.new, {source: _after(random, source, rows) for source, rows in batch.new.items()})
 
 
 def _value(random: Random) -> int | None:
@@ -211,6 +249,70 @@ class Trees:
             share = most_scans // 2
             return make(self.tree(depth - 1, share), self.tree(self.random.randint(0, depth - 1), share))
         return make(self.tree(depth - 1, most_scans))
+
+    def path(self, source: Source, depth: int) -> tuple[Node, tuple[str, ...]]:
+        """A tree in which each row of a source gives one row or none, and its columns that are the source's key."""
+        self._made += 1
+        node: Node = source.scan(f"{source.name.name}{self._made}")
+        assert isinstance(node, Scan)
+        key = node.key or ()
+        others = [found for found in SOURCES if found is not source]
+        for _ in range(depth):
+            how = self.random.choice(("project", "filter", "join", "join", "join", "semi"))
+            if how == "project":
+                names = {name: self._name() for name in (*key, *self.some(columns(node), 0, 3))}
+                made = [(self._name(), self._expression(node)) for _ in range(self.random.choice((0, 1)))]
+                node = Project(node, (*((name, column(own)) for own, name in names.items()), *made))
+                key = tuple(names[name] for name in key)
+            elif how == "filter":
+                node = self._filter(node)
+            else:
+                node = self._partnered(node, key, others, how == "semi")
+        return node, key
+
+    def _partnered(self, node: Node, key: Sequence[str], others: Sequence[Source], is_asked: bool) -> Node:
+        """With rows of which one at most is a partner, by what they are grouped by or by their key.
+
+        Where rows are only asked whether they have partners, there may be several.
+        """
+        self._made += 1
+        partner: Node = self.random.choice(others).scan(f"p{self._made}")
+        assert isinstance(partner, Scan)
+        unique = partner.key or ()
+        if is_asked and self.random.random() < 0.5:
+            names = self.some(columns(partner), 1, 2)
+            equal = (self._equality(column(self.random.choice(columns(node))), column(name)) for name in names)
+            return SemiJoin(self.random.choice(("semi", "anti")), node, partner, exp.and_(*equal))
+        if not unique or self.random.random() < 0.3:
+            unique = self.some(columns(partner), 1, 2)
+            partner = Aggregate(partner, unique, ((self._name(), exp.Count(this=exp.Star())),))
+        if self.random.random() < 0.3:
+            partner = self._filter(partner)
+        mine = columns(node) if self.random.random() < 0.7 else key
+        parts = [self._equality(column(self.random.choice(mine)), column(name)) for name in unique]
+        if self.random.random() < 0.4:
+            one, other = self._column(node), self._column(partner)
+            extra = (exp.LTE(this=one, expression=other), self._condition(node), self._condition(partner))
+            parts.append(self.random.choice(extra))
+        if is_asked:
+            return SemiJoin(self.random.choice(("semi", "anti")), node, partner, exp.and_(*parts))
+        if self.random.random() < 0.3:
+            return Join("inner", partner, node, exp.and_(*parts))
+        return Join(self.random.choice(("inner", "left")), node, partner, exp.and_(*parts))
+
+    def _equality(self, one: exp.Expr, other: exp.Expr) -> exp.Expr:
+        """Also as one of different types is written."""
+        kind = self.random.choice((exp.EQ, exp.EQ, exp.NullSafeEQ))
+        if self.random.random() < 0.2:
+            one = exp.Coalesce(this=one, expressions=[])
+        return kind(this=one, expression=other) if self.random.random() < 0.5 else kind(this=other, expression=one)
+
+    def added(self, depth: int) -> Node:
+        """Sums and counts, below operators that keep each group's rows apart."""
+        found = self._totals(self.tree(depth, 2))
+        for _ in range(self.random.choice((0, 1, 2))):
+            found = self.random.choice((self._filter, self._computed, self._looked_up, self._kept_by))(found)
+        return found
 
     def some(self, names: Sequence[str], least: int, most: int) -> tuple[str, ...]:
         """A few names in a random order."""
@@ -301,6 +403,43 @@ class Trees:
         keys = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)
         made = self.random.sample(values, self.random.choice((0, 1, 2)) if keys else 1)
         return Aggregate(child, keys, tuple((self._name(), make()) for make in made))
+
+    def _totals(self, child: Node) -> Node:
+        if self.random.random() < 0.1:
+            return Distinct(child)
+        keys = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)
+        calls = [self._total(child) for _ in range(self.random.choice((1, 2, 3)) if not keys else 2)]
+        return Aggregate(child, keys, tuple((self._name(), call) for call in calls))
+
+    def _total(self, child: Node) -> exp.Expr:
+        values = (
+            lambda: exp.Count(this=exp.Star()),
+            lambda: exp.Count(this=self._column(child)),
+            lambda: exp.Count(this=self._expression(child)),
+            lambda: exp.CountIf(this=self._condition(child)),
+            lambda: exp.Sum(this=self._column(child)),
+            lambda: exp.Sum(this=self._expression(child)),
+        )
+        call = self.random.choice(values)()
+        is_all = self.random.random() < 0.7
+        return call if is_all else exp.Filter(this=call, expression=exp.Where(this=self._condition(child)))
+
+    def _computed(self, child: Node) -> Node:
+        """All columns and one more."""
+        kept = ((name, column(name)) for name in columns(child))
+        return Project(child, (*kept, (self._name(), self._expression(child))))
+
+    def _looked_up(self, child: Node) -> Node:
+        """Each row with the one whose key a column holds, or without one."""
+        self._made += 1
+        other = ONE.scan(f"one{self._made}")
+        on = exp.EQ(this=self._column(child), expression=column(columns(other)[0]))
+        kind = self.random.choice(("inner", "left"))
+        sides = (child, other) if kind == "left" or self.random.random() < 0.5 else (other, child)
+        return Join(kind, *sides, on)
+
+    def _kept_by(self, child: Node) -> Node:
+        return self._semi(child, self._scan())
 
     def _window(self, child: Node) -> Node:
         partition = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)

@@ -1,0 +1,52 @@
+"""Which numbers are exact, so that sums of them are the same in whatever order they are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from arctic_runtime.plan.incremental.inferred import type_of
+
+_WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 19, "long": 19}
+_DECIMAL = ("decimal", "dec", "numeric")
+_LEAST_AVERAGED = 12
+"""With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
+
+
+def digits(of_type: str | None) -> tuple[int, int] | None:
+    """How many digits an exact number has at most, and how many of them behind its point; None for other types."""
+    name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
+    if name in _WHOLE:
+        return _WHOLE[name], 0
+    if name not in _DECIMAL:
+        return None
+    precision, _, scale = (rest.rstrip(")") or "10").partition(",")
+    return int(precision), int(scale or 0)
+
+
+def is_whole(of_type: str | None) -> bool:
+    """Whether a type is tinyint, smallint, int or bigint."""
+    return (of_type or "").lower().strip() in _WHOLE
+
+
+def is_averaged_exactly(of_type: str | None) -> bool:
+    """Whether Spark computes averages of a type without floating point, as it does those of long enough decimals."""
+    found = digits(of_type)
+    return found is not None and not is_whole(of_type) and found[0] >= _LEAST_AVERAGED
+
+
+def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
+    """Whether a number is exact; None where that is not known.
+
+    A quotient is exact only of decimals, and whether it is one of them is not looked into.
+    """
+    bare = value.unnest()
+    if isinstance(bare, exp.Neg):
+        return is_exact(bare.this, types)
+    if isinstance(bare, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+        sides = is_exact(bare.this, types), is_exact(bare.expression, types)
+        unsure = None in sides or isinstance(bare, exp.Div)
+        return False if False in sides else None if unsure else True
+    of_type = type_of(bare, types)
+    return None if of_type is None else digits(of_type) is not None

@@ -1,0 +1,204 @@
+"""The queries of TPC-H as tables that follow their sources, against the same queries as plain tables.
+
+A batch is like the refresh functions of TPC-H and more: 0.5% of the orders are copied under new keys and 0.5% deleted,
+each with its lines, and 0.5% of the customers, parts, suppliers and their offers get other values and another home.
+Bringing a batch into the tables is not timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from benchmarks.lake import NAMESPACE, Lake, lake
+from benchmarks.measure import Measurement, ratio, seconds
+from tests.spark.tpch import Question, columns_of, events_of, keyed_table, questions, write_inserts
+from tests.unit.incremental.duck import load_tpch
+from tests.unit.incremental.test_tpch import KEYS
+
+LARGE = 10.0
+"""From this scale on targets are higher, and answers are compared after the last batch alone, to save time."""
+
+ONE_IN = 200
+"""One of so many rows is made, deleted or updated in a batch."""
+
+NEW_KEYS = 10**9
+"""Orders made in a batch have keys past those of all batches before; no order of the first load has one so large."""
+
+UPDATES = {
+    "customer": {"c_acctbal": "c_acctbal - 10", "c_nationkey": "(c_nationkey + 1) % 25"},
+    "part": {"p_retailprice": "p_retailprice + 1", "p_size": "1 + p_size % 50"},
+    "supplier": {"s_acctbal": "s_acctbal + 10", "s_nationkey": "(s_nationkey + 1) % 25"},
+    "partsupp": {"ps_availqty": "1 + ps_availqty % 9999", "ps_supplycost": "ps_supplycost + 1"},
+}
+"""Table → the columns that an update changes, and to what."""
+
+PLAIN = f"lake.{NAMESPACE}.plain"
+
+
+@dataclass
+class Times:
+    """What was seen of one query: seconds of each way by round, and of our run how it went and how many Spark jobs."""
+
+    table: list[float] = field(default_factory=list)
+    model: list[float] = field(default_factory=list)
+    ways: list[str] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
+    steps: list[Mapping[str, float]] = field(default_factory=list)
+    differing: int = 0
+
+    @property
+    def faster(self) -> float:
+        """How many times faster than a table."""
+        return ratio({"table": self.table, "model": self.model}, "table", "model")
+
+
+def measure(scale: float, rounds: int = 2) -> list[Measurement]:
+    """How the queries compare one by one and together; 1 is some 6 million order lines."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0) as bench:
+        texts, columns = _generate(Path(folder), scale)
+        tables = [keyed_table(_name, table, columns[table], merge="on_read") for table in KEYS]
+        for model in tables:
+            _land(bench, Path(folder), model.table.name)
+            bench.run(model)
+        asked = {one: one.model(_name) for one in questions(texts, _name)}
+        for model in asked.values():
+            bench.run(model)
+        times = _turns(bench, tables, asked, scale, rounds)
+    print(_shown(times))
+    return _measurements(times, scale)
+
+
+def _generate(folder: Path, scale: float) -> tuple[Sequence[str], dict[str, tuple[str, ...]]]:
+    """Writes all tables as events in Parquet files; returns the texts of the queries and the tables' columns."""
+    with duckdb.connect(folder / "tpch.duckdb") as con:
+        texts = load_tpch(con, scale)
+        for table in KEYS:
+            write_inserts(con, table, folder / f"{table}.parquet")
+        return texts, {table: columns_of(con, table) for table in KEYS}
+
+
+def _land(bench: Lake, folder: Path, table: str) -> None:
+    rows = bench.spark.read.parquet(str(folder / f"{table}.parquet"))
+    rows.writeTo(_full(events_of(table))).using("iceberg").create()
+
+
+def _turns(
+    bench: Lake, tables: Sequence[Model], asked: Mapping[Question, Model], scale: float, rounds: int
+) -> dict[Question, Times]:
+    """Changes, then both ways of every query in turn; the first turn warms up and is not counted."""
+    times = {one: Times() for one in asked}
+    for turn in range(rounds + 1):
+        _change(bench, tables, turn + 1)
+        print(f"  {f'round {turn}' if turn else 'warm-up'}", flush=True)
+        for one, model in asked.items():
+            seen = times[one] if turn else Times()
+            seen.table.append(seconds(partial(_replace, bench, one)))
+            _follow(bench, model, seen)
+            if scale < LARGE or turn == rounds:
+                times[one].differing += _differing(bench, model)
+            print(f"    Q{one.number}: {seen.table[-1]:.2f} s, {seen.model[-1]:.2f} s {seen.ways[-1]}", flush=True)
+    return times
+
+
+def _change(bench: Lake, tables: Sequence[Model], turn: int) -> None:
+    """Brings a batch in. All of its events are made of the tables as they were before."""
+    changed = {model.table.name: _events(bench, model, turn) for model in tables}
+    for table, rows in changed.items():
+        if rows is not None:
+            rows.withColumn("lsn", F.lit(turn).cast("bigint")).writeTo(_full(events_of(table))).append()
+    for model in tables:
+        bench.run(model)
+
+
+def _events(bench: Lake, model: Model, turn: int) -> DataFrame | None:
+    table = model.table.name
+    rows = bench.spark.table(_full(table))
+    if table in UPDATES:
+        found = rows.where(_picked(KEYS[table].split(), turn, 2))
+        values = {name: F.expr(value).cast(rows.schema[name].dataType) for name, value in UPDATES[table].items()}
+        return found.withColumns(values).withColumn("op", F.lit("u"))
+    if table not in ("orders", "lineitem"):
+        return None
+    order = KEYS[table].split()[0]
+    born = rows.where(_picked([order], turn, 0) & (F.col(order) < NEW_KEYS))
+    born = born.withColumn(order, F.col(order) + turn * NEW_KEYS).withColumn("op", F.lit("c"))
+    return born.unionAll(rows.where(_picked([order], turn, 1)).withColumn("op", F.lit("d")))
+
+
+def _picked(key: Sequence[str], turn: int, place: int) -> Any:
+    """Rows scattered all over a table; the lines of an order are picked with it."""
+    return F.pmod(F.hash(*key, F.lit(turn)), F.lit(ONE_IN)) == place
+
+
+def _replace(bench: Lake, one: Question) -> None:
+    """What a model materialized as a table does in each run."""
+    bench.spark.sql(one.spark).writeTo(PLAIN).using("iceberg").createOrReplace()
+
+
+def _follow(bench: Lake, model: Model, seen: Times) -> None:
+    context = bench.spark.sparkContext
+    group = f"{model.table} {time.monotonic_ns()}"
+    context.setJobGroup(group, "a run of the model")
+    start = time.perf_counter()
+    outcome = bench.run(model)
+    seen.model.append(time.perf_counter() - start)
+    seen.jobs.append(len(context.statusTracker().getJobIdsForGroup(group)))
+    seen.ways.append(f"{outcome.mode} {outcome.reason}")
+    seen.steps.append(outcome.timings)
+
+
+def _differing(bench: Lake, model: Model) -> int:
+    """How many rows the plain table has and ours has not, and the other way round."""
+    plain, kept = bench.spark.table(PLAIN), bench.spark.table(_full(model.table.name))
+    return int(plain.exceptAll(kept).unionAll(kept.exceptAll(plain)).count())
+
+
+def _measurements(times: Mapping[Question, Times], scale: float) -> list[Measurement]:
+    faster = [seen.faster for seen in times.values()]
+    detail = {f"Q{one.number}": _detail(seen) for one, seen in times.items()}
+    exact = sum(seen.differing == 0 for seen in times.values())
+    is_large = scale >= LARGE
+    title = f"TPC-H at {scale:g}: "
+    return [
+        Measurement(f"{title}exact answers", exact, "", len(times), True),
+        Measurement(f"{title}queries faster", sum(one > 1 for one in faster), "", 16 if is_large else 10, True, detail),
+        Measurement(f"{title}slowest, ours / table", 1 / min(faster), "x", 1.1, False),
+        Measurement(f"{title}mean, table / ours", statistics.geometric_mean(faster), "x", 4 if is_large else 1, True),
+    ]
+
+
+def _detail(seen: Times) -> dict[str, Any]:
+    taken = {"table": [round(one, 2) for one in seen.table], "model": [round(one, 2) for one in seen.model]}
+    return {**taken, "ways": seen.ways, "jobs": seen.jobs, "steps": seen.steps, "differing": seen.differing}
+
+
+def _shown(times: Mapping[Question, Times]) -> str:
+    """A line per query: the medians of its rounds, and how its last run went."""
+    lines = [f"{'':5}{'table':>8}{'ours':>8}{'faster':>9}{'jobs':>6}  way"]
+    for one, seen in times.items():
+        medians = [statistics.median(taken) for taken in (seen.table, seen.model)]
+        figures = f"{medians[0]:>8.2f}{medians[1]:>8.2f}{seen.faster:>8.2f}x{seen.jobs[-1]:>6}"
+        wrong = f"  {seen.differing} ROWS DIFFER" if seen.differing else ""
+        lines.append(f"{f'Q{one.number}':<5}{figures}  {seen.ways[-1]}{wrong}")
+    return "\n".join(lines)
+
+
+def _name(table: str) -> TableName:
+    return TableName("lake", NAMESPACE, table)
+
+
+def _full(table: str) -> str:
+    return f"lake.{NAMESPACE}.{table}"

@@ -1,0 +1,142 @@
+"""Sums and counts that are added to: exact after every batch, and after a death at any place."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark import run as runs
+from arctic_runtime.spark.frames import column
+from tests.spark.warehouse import Warehouse
+
+AMOUNTS = (None, Decimal(0), Decimal(1), Decimal("7.25"), Decimal(-3))
+SALES = "id int, shop string, amount decimal(15,2), items bigint, weight double"
+
+QUERIES: dict[str, tuple[str | list[str], str]] = {
+    "sums": (
+        "shop",
+        "select shop, count(*) as n, count(amount) as known, sum(amount) as amount, sum(items) as items "
+        "from {sales} where shop is not null group by shop",
+    ),
+    "means": (
+        ["shop", "kind"],
+        "select shop, items % 2 = 0 as kind, avg(amount) as mean, count_if(amount > 5) as dear from {sales} "
+        "where shop is not null and items is not null group by shop, items % 2 = 0",
+    ),
+    "having": (
+        "shop",
+        "select coalesce(shop, '-') as shop, sum(items) as items from {sales} group by coalesce(shop, '-') "
+        "having sum(amount) > 10",
+    ),
+    "one row": ([], "select count(*) as n, sum(amount) as amount, avg(amount) as mean from {sales} where items > 3"),
+}
+
+
+def landed(lake: Warehouse) -> Model:
+    lake.append(
+        "landed",
+        [(n, "abc"[n % 3], Decimal(n), n % 7, n / 4, "c", n) for n in range(30)],
+        f"{SALES}, op string, lsn int",
+    )
+    return lake.model(
+        "sales",
+        "select * from {changes(landed)}",
+        primary_key="id",
+        input="changes",
+        sequence_by="lsn",
+        delete_when="op = 'd'",
+        exclude_columns=["op", "lsn"],
+    )
+
+
+def batch(lake: Warehouse, seed: int) -> None:
+    """Inserts, updates that move rows between shops, and deletes; shop 'c' is emptied by every third batch."""
+    chance = random.Random(seed)
+    rows: list[tuple[Any, ...]] = []
+    for place, key in enumerate(chance.sample(range(60), 12)):
+        shop, amount, items = chance.choice("abd") or None, chance.choice(AMOUNTS), chance.randrange(9)
+        shown = None if chance.random() < 0.2 else shop
+        rows.append((key, shown, amount, items, 0.5, "d" if chance.random() < 0.3 else "u", 100 * seed + place))
+    if seed % 3 == 0:
+        rows += [(key, "b", Decimal(2), 2, 0.5, "u", 100 * seed + 50 + key) for key in range(2, 30, 3)]
+    lake.append("landed", rows, f"{SALES}, op string, lsn int")
+
+
+@pytest.mark.parametrize(
+    "kind", ["sums", "one row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("means", "having"))]
+)
+def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind: str) -> None:
+    key, sql = QUERIES[kind]
+    sales, model = landed(lake), lake.model("kept", sql, primary_key=key, refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    assert lake.state(model).totals is None
+    for seed in (1, 2, 3):
+        batch(lake, seed)
+        lake.run(sales)
+        assert lake.run(model).mode == "incremental"
+        assert lake.state(model).totals is not None
+        assert lake.broken(model) == []
+
+
+def test_sums_of_floats_are_not_added_to(lake: Warehouse) -> None:
+    sales = landed(lake)
+    sql = "select shop, sum(weight) as weight from {sales} where shop is not null group by shop"
+    model = lake.model("kept", sql, primary_key="shop", refresh="incremental")
+    lake.run(sales)
+    lake.run(model)
+    batch(lake, 1)
+    lake.run(sales)
+    assert lake.run(model).mode == "incremental"
+    assert lake.state(model).totals is None
+    assert lake.broken(model) == []
+
+
+def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales = landed(lake)
+    model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    for seed in (1, 2):
+        batch(lake, seed)
+        lake.run(sales)
+        with monkeypatch.context() as patched:
+            patched.setattr(runs, "append_changes", _dies)
+            with pytest.raises(KeyboardInterrupt):
+                lake.run(model)
+        batch(lake, seed + 10)
+        lake.run(sales)
+        lake.run(model)
+        assert lake.broken(model) == []
+
+
+def _dies(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_computation_in_full_ends_the_totals_and_the_next_run_makes_them_anew(lake: Warehouse) -> None:
+    sales = landed(lake)
+    model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    for request in ({}, {"full_refresh": True}, {}, {}):
+        batch(lake, 3 + len(request))
+        lake.run(sales)
+        lake.run(model, **request)
+        assert (lake.state(model).totals is None) == bool(request)
+        assert lake.broken(model) == []
+
+
+def test_another_table_under_the_name_of_the_totals_is_left_alone(lake: Warehouse) -> None:
+    sales = landed(lake)
+    model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.append("kept__totals", [(1,)], "id int")
+    with pytest.raises(ConfigError, match="kept__totals"):
+        lake.run(model)
+    assert [row.id for row in lake.spark.table(lake.sql_name("kept__totals")).select(column("id")).collect()] == [1]

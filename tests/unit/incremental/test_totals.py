@@ -1,0 +1,420 @@
+"""Results kept by their groups' totals: batch after batch they stay what the query gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot import exp
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
+from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.render import input_name
+from arctic_runtime.plan.incremental.rules.terms import at
+from arctic_runtime.plan.incremental.totals import ROWS, TOTALS, Totals, totals
+from arctic_runtime.plan.incremental.tree import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    Project,
+    SemiJoin,
+    UnionAll,
+    Window,
+    column,
+    columns,
+    scans,
+    walk,
+)
+from arctic_runtime.plan.incremental.unique import unique_keys
+from tests.unit.incremental import duck
+from tests.unit.incremental.trees import (
+    FEW,
+    HEAP,
+    ONE,
+    STEP,
+    TWO,
+    Bag,
+    Batch,
+    Rows,
+    Source,
+    Trees,
+    condition,
+    following,
+    given,
+    load,
+    picked,
+    random_batch,
+    rows,
+    sources_of,
+)
+
+Key = tuple[str, ...]
+Row = tuple[Any, ...]
+
+L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
+
+
+def types(tree: Node) -> dict[str, str]:
+    """Sources hold whole numbers, and so does whatever is computed of them."""
+    return {name: "bigint" for node in walk(tree) for name in columns(node)}
+
+
+def planned(tree: Node, key: Key, *changed: Source) -> Maintenance:
+    return maintain(tree, key, of(*changed), Facts(types=types(tree), few_rows=True))
+
+
+def of(*changed: Source) -> frozenset[TableName]:
+    return frozenset(source.name for source in changed)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duck.connect() as connection:
+        yield connection
+
+
+@dataclass
+class Kept:
+    """A result and its totals, as whoever carries plans out keeps them; `state` says what the totals are of."""
+
+    con: duckdb.DuckDBPyConnection
+    tree: Node
+    key: Key
+    result: Bag = field(default_factory=Counter)
+    totals: Bag = field(default_factory=Counter)
+    state: Node | None = None
+
+    def follow(self, plan: Totals, changed: frozenset[TableName]) -> None:
+        if self.state != plan.state:
+            self.totals, self.state = rows(self.con, at(plan.state, "old", changed)), plan.state
+        moved = rows(self.con, plan.moved)
+        before, self.totals = self.totals, added_up(plan, self.totals + moved)
+        touched = keys_of(plan, moved)
+        was, now = (self._shown(plan, found, touched) for found in (before, self.totals))
+        assert was <= self.result
+        assert not picked(now, self.tree, self.key) & picked(self.result - was, self.tree, self.key)
+        self.result = self.result - was + now
+
+    def _shown(self, plan: Totals, found: Bag, touched: set[Row]) -> Bag:
+        """The rows of the touched groups; without keys there is one group, touched or not."""
+        kept = [row for row in found.elements() if row[: len(plan.keys)] in touched or not plan.keys]
+        given(self.con, TOTALS, (*plan.keys, *plan.names), kept)
+        return rows(self.con, plan.result)
+
+
+def keys_of(plan: Totals, found: Iterable[Row]) -> set[Row]:
+    return {row[: len(plan.keys)] for row in found}
+
+
+def added_up(plan: Totals, found: Bag) -> Bag:
+    """All rows of a group as one, and no group without rows, unless there is just one group."""
+    sums: dict[Row, list[int]] = {}
+    for row in found.elements():
+        group = sums.setdefault(row[: len(plan.keys)], [0] * len(plan.names))
+        for place, value in enumerate(row[len(plan.keys) :]):
+            group[place] += value
+    is_there = [(key, values) for key, values in sums.items() if not plan.keys or values[0]]
+    return Counter((*key, *values) for key, values in is_there)
+
+
+def keep(con: duckdb.DuckDBPyConnection, tree: Node, key: Key, batches: Iterable[Batch]) -> int:
+    """Follows batches, comparing with the query after each; returns how many were followed by totals."""
+    kept, followed = Kept(con, tree, key), 0
+    for number, batch in enumerate(batches):
+        load(con, batch)
+        changed = batch.changed & sources_of(tree)
+        if not number:
+            kept.result = rows(con, at(tree, "old", changed))
+        plan = plan_of(tree, key, changed)
+        if plan is None:
+            kept.result, kept.state = rows(con, tree), None
+            continue
+        kept.follow(plan, changed)
+        assert kept.result == rows(con, tree), tree
+        assert kept.totals == rows(con, plan.state), tree
+        followed += 1
+    return followed
+
+
+def plan_of(tree: Node, key: Key, changed: frozenset[TableName]) -> Totals | None:
+    try:
+        plan = maintain(tree, key, changed, Facts(types=types(tree), few_rows=True))
+    except NotMaintained:
+        return None
+    return plan if isinstance(plan, Totals) else None
+
+
+def random_trees(random: Random, count: int, depths: Sequence[int]) -> Iterator[tuple[Node, Key]]:
+    """Trees with a proven key of which some source's changes are followed by totals."""
+    while count:
+        tree = Trees(random, linear=random.random() < 0.5).added(random.choice(depths))
+        keys = unique_keys(tree)
+        key = tuple(random.choice(keys)) if keys else columns(tree)
+        if any(plan_of(tree, key, frozenset({source})) for source in sources_of(tree)):
+            count -= 1
+            yield tree, key
+
+
+def chain(random: Random, count: int) -> Iterator[Batch]:
+    batch = random_batch(random)
+    for _ in range(count):
+        yield batch
+        batch = following(random, batch)
+
+
+SEEDS = [*range(FEW), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(FEW, 302, STEP))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_result_follows_many_batches_by_its_totals(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+    for number in range(seed, seed + 1 if seed < FEW else seed + STEP):
+        random = Random(number)
+        found = random_trees(random, 3, (0, 1) if seed < FEW else (0, 1, 2, 3))
+        followed = [keep(con, tree, key, chain(random, 5)) for tree, key in found]
+        assert sum(followed)
+
+
+def calls(*texts: str, name: str = "c") -> tuple[tuple[str, exp.Expr], ...]:
+    return tuple((f"{name}{place}", condition(text)) for place, text in enumerate(texts))
+
+
+ADDED = calls(
+    "count(*)",
+    "sum(`h.b`)",
+    "count(`h.b`)",
+    "count_if(`h.b` > 5) filter (where `h.c` = 1)",
+    "sum(`h.c`) filter (where `h.b` = 6)",
+)
+GROUPS = Aggregate(H, ("h.a",), ADDED)
+ONE_GROUP = Aggregate(H, (), ADDED)
+HAVING = Filter(GROUPS, condition("`c1` > 5"))
+SOLID = Filter(H, condition("`h.b` > 5"))
+PAIRS = Aggregate(H, ("h.a", "h.b"), calls("count(*)"))
+LOOKED_UP = Join("left", GROUPS, L, condition("`h.a` = `l.id`"))
+
+TREES: dict[str, tuple[Node, Key]] = {
+    "groups": (GROUPS, ("h.a",)),
+    "one group": (ONE_GROUP, ()),
+    "one group under a condition": (Filter(ONE_GROUP, condition("`c1` > 5")), ()),
+    "one group of values that are never null": (Aggregate(SOLID, (), calls("sum(`h.b`)")), ()),
+    "having": (HAVING, ("h.a",)),
+    "a group of each row": (PAIRS, ("h.a", "h.b")),
+    "distinct rows": (Distinct(Project(H, (("x", column("h.a")), ("y", condition("`h.b` + 1"))))), ("x", "y")),
+    "groups of groups": (Aggregate(GROUPS, ("c0",), calls("sum(`c1`)", "count(*)", name="d")), ("c0",)),
+    "distinct sizes of groups": (Distinct(Project(GROUPS, (("n", column("c0")),))), ("n",)),
+    "groups joined to a key": (LOOKED_UP, ("h.a",)),
+    "only groups without a partner": (SemiJoin("anti", GROUPS, L, condition("`h.a` = `l.id`")), ("h.a",)),
+    "one group of a table with itself": (
+        Aggregate(Join("inner", H, HEAP.scan("i"), condition("`h.a` = `i.b`")), (), calls("sum(`h.b` + `i.a`)")),
+        (),
+    ),
+}
+
+STATES: dict[str, Rows] = {
+    "nothing": [],
+    "groups": [(1, 6, 1), (1, None, None), (2, 7, 1)],
+    "nothing but nulls in a group": [(1, None, None), (2, 7, 1)],
+    "a group less": [(2, 7, 1)],
+    "the group is back, and null is a group": [(2, 7, 1), (1, 9, 2), (None, 6, 1)],
+    "a row in another group, and a sum of zero": [(0, 7, 1), (1, -9, 2), (1, 9, 2), (None, 1, 1)],
+    "copies": [(1, 6, 0), (1, 6, 0), (1, 6, 0)],
+    "a copy less": [(1, 6, 0), (1, 6, 0)],
+    "below a condition": [(1, 5, 0)],
+    "above it again": [(1, 5, 0), (1, 1, 0)],
+    "nothing left": [],
+}
+
+PARTNERS: Rows = [(1, 0, 5), (2, None, 6)]
+
+
+def history(states: Sequence[Rows]) -> list[Batch]:
+    return [Batch({ONE: PARTNERS, HEAP: before}, {ONE: PARTNERS, HEAP: after}) for before, after in pairwise(states)]
+
+
+@pytest.mark.parametrize(("tree", "key"), TREES.values(), ids=TREES)
+def test_every_batch_of_a_history_is_added_to_the_totals(con: duckdb.DuckDBPyConnection, tree: Node, key: Key) -> None:
+    assert keep(con, tree, key, history([*STATES.values()])) == len(STATES) - 1
+
+
+def test_one_group_without_rows_counts_none_and_has_no_sum(con: duckdb.DuckDBPyConnection) -> None:
+    (batch,) = history([[(1, 6, 1)], []])
+    load(con, batch)
+    kept = Kept(con, ONE_GROUP, (), rows(con, at(ONE_GROUP, "old", of(HEAP))))
+    plan = planned(ONE_GROUP, (), HEAP)
+    assert isinstance(plan, Totals)
+    kept.follow(plan, of(HEAP))
+    assert kept.result == Counter([(0, None, 0, 0, None)])
+    assert kept.totals == Counter([(0,) * len(plan.names)])
+
+
+def test_totals_are_shared_by_all_that_follows_from_them() -> None:
+    plan = planned(
+        Aggregate(H, ("h.a",), calls("sum(`h.b`)", "count(`h.b`)", "sum(`h.b`)", "count(1)")), ("h.a",), HEAP
+    )
+    assert isinstance(plan, Totals)
+    assert plan.names == (ROWS, "__arctic_total_1", "__arctic_total_2")
+
+
+def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) -> None:
+    plan = totals(grouped("sum(`h.b`)"), ("h.a",), of(HEAP), {"h.b": "int"})
+    assert plan is not None
+    least = "select 1 as a, (-2147483648)::int as b, 0 as c, -1 as __arctic_weight"
+    con.execute(f'create or replace table "{input_name(HEAP.name, "delta")}" as {least}')
+    assert rows(con, plan.moved) == Counter([(1, -1, -1, 2147483648)])
+
+
+def test_what_is_never_null_is_counted_by_the_rows() -> None:
+    plan = planned(Aggregate(SOLID, ("h.a",), calls("count(`h.b`)", "sum(`h.b`)")), ("h.a",), HEAP)
+    assert isinstance(plan, Totals)
+    assert plan.names == (ROWS, "__arctic_total_1")
+
+
+def test_nothing_but_the_changes_is_read_to_add_them() -> None:
+    plan = planned(HAVING, ("h.a",), HEAP)
+    assert isinstance(plan, Totals)
+    assert [scan.image for scan in scans(plan.moved)] == ["delta"]
+    assert scans(plan.result) == ()
+
+
+def test_what_is_kept_does_not_depend_on_what_changed() -> None:
+    tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "sum(`r.b`)"))
+    plans = [planned(tree, ("l.b",), *changed) for changed in ((ONE,), (TWO,), (ONE, TWO))]
+    assert len({plan.state for plan in plans if isinstance(plan, Totals)}) == 1
+    assert len({plan.moved for plan in plans if isinstance(plan, Totals)}) == 3
+
+
+def grouped(call: str, child: Node = H) -> Node:
+    return Aggregate(child, ("h.a",), calls(call))
+
+
+def placed(call: str, *order: str) -> Node:
+    """Counts of rows by a window's value; of the distinct rows, so that all their columns together have no ties."""
+    by = ", ".join(f"`{name}`" for name in order)
+    over = condition(f"{call} over (partition by `h.c` order by {by})")
+    first = Filter(Window(Distinct(H), ("h.c",), (("w", over),)), condition("`w` = 1"))
+    return Aggregate(first, ("h.c",), calls("count(*)"))
+
+
+PLANNED: dict[str, tuple[Node, Key]] = {
+    "a place among rows that the order tells apart": (placed("row_number()", "h.a", "h.b"), ("h.c",)),
+    "a rank": (placed("rank()", "h.a"), ("h.c",)),
+    "a sum of a partition": (placed("sum(`h.a`)", "h.a"), ("h.c",)),
+    "a projection": (Project(GROUPS, (("k", column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
+    "groups on the right": (Join("inner", L, GROUPS, condition("`h.a` = `l.id`")), ("h.a",)),
+    "partners that did not change": (SemiJoin("semi", GROUPS, L, condition("`h.a` < `l.id`")), ("h.a",)),
+    "several values counted": (grouped("count(`h.b`, `h.c`)"), ("h.a",)),
+    "a union below": (Aggregate(UnionAll((H,), ("x", "y", "z")), ("x",), calls("sum(`z`)")), ("x",)),
+    "a greatest value below": (
+        Aggregate(grouped("max(`h.b`)"), ("c0",), calls("count(*)", name="d")),
+        ("c0",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("tree", "key"), PLANNED.values(), ids=PLANNED)
+def test_groups_of_exact_numbers_are_kept_by_totals(tree: Node, key: Key) -> None:
+    assert isinstance(planned(tree, key, HEAP), Totals)
+
+
+ROWS_BEFORE = condition("sum(`h.b`) over (partition by `h.c` order by `h.a` rows between 1 preceding and current row)")
+RUNNING = Aggregate(
+    Filter(Window(H, ("h.c",), (("w", ROWS_BEFORE),)), condition("`w` = 1")), ("h.c",), calls("count(*)")
+)
+NUMBER = condition("row_number() over (partition by `l.a` order by `l.b`)")
+TIED = Filter(Window(L, ("l.a",), (("number", NUMBER),)), condition("`number` = `l.id`"))
+UNEQUAL = Join("left", L, H, condition("`l.a` < `h.a`"))
+ITSELF = Distinct(HEAP.scan("i"))
+
+REFUSED: dict[str, tuple[Node, Key]] = {
+    "min": (grouped("min(`h.b`)"), ("h.a",)),
+    "max beside a sum": (Aggregate(H, ("h.a",), calls("sum(`h.b`)", "max(`h.b`)")), ("h.a",)),
+    "counted once each": (grouped("count(distinct `h.b`)"), ("h.a",)),
+    "added once each": (grouped("sum(distinct `h.b`)"), ("h.a",)),
+    "an average of whole numbers": (grouped("avg(`h.b`)"), ("h.a",)),
+    "the first": (grouped("first(`h.b`)"), ("h.a",)),
+    "no proven key": (GROUPS, ("c0",)),
+    "groups that rows may lack": (Join("left", L, GROUPS, condition("`l.id` = `h.a`")), ("l.id",)),
+    "a full join": (Join("full", GROUPS, L, condition("`h.a` = `l.id`")), ("h.a",)),
+    "rows that changed beside one group": (Join("inner", ITSELF, ONE_GROUP, None), ("i.a", "i.b", "i.c")),
+    "partners that changed": (SemiJoin("semi", GROUPS, HEAP.scan("i"), condition("`h.a` = `i.a`")), ("h.a",)),
+    "a window above": (Window(GROUPS, ("c0",), (("w", condition("sum(`c1`) over (partition by `c0`)")),)), ("h.a",)),
+    "a union above": (UnionAll((GROUPS,), ("x", "v", "w", "y", "z")), ("x",)),
+    "partners that ties decide on": (SemiJoin("semi", GROUPS, TIED, condition("`h.a` = `l.a`")), ("h.a",)),
+    "a row number of ties below": (placed("row_number()", "h.a"), ("h.c",)),
+    "a sum of the rows before ties": (RUNNING, ("h.c",)),
+    "the first below": (Aggregate(grouped("first(`h.b`)"), ("c0",), calls("count(*)", name="d")), ("c0",)),
+    "one group below": (Aggregate(Join("inner", L, ONE_GROUP, None), ("l.a",), calls("count(*)", name="d")), ("l.a",)),
+    "an unequal left join below": (Aggregate(UNEQUAL, ("l.a",), calls("count(*)")), ("l.a",)),
+}
+
+
+@pytest.mark.parametrize(("tree", "key"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_follow_from_totals_is_not_kept_by_them(tree: Node, key: Key) -> None:
+    assert totals(tree, key, of(HEAP), types(tree)) is None
+
+
+TYPES: dict[str, tuple[bool, str, dict[str, str]]] = {
+    "whole numbers": (True, "sum(`h.b`)", {"h.b": "smallint"}),
+    "decimals": (True, "sum(`h.b` * (1 - `h.c`))", {"h.b": "decimal(15,2)", "h.c": "decimal(15, 2)"}),
+    "a type that nobody knows": (True, "sum(`h.b`)", {}),
+    "an average of decimals": (True, "avg(`h.b`) filter (where `h.c` > 1)", {"h.b": "decimal(15,2)"}),
+    "counted floats": (True, "count(`h.b`)", {"h.b": "double"}),
+    "floats": (False, "sum(`h.b`)", {"h.b": "double"}),
+    "floats among others": (False, "sum(`h.b` * (1 - `h.c`))", {"h.b": "decimal(15,2)", "h.c": "float"}),
+    "texts": (False, "sum(`h.b`)", {"h.b": "string"}),
+    "more digits than stand beside a zero": (False, "sum(`h.b`)", {"h.b": "decimal(38,36)"}),
+    "an average of short decimals": (False, "avg(`h.b`)", {"h.b": "decimal(11,2)"}),
+    "an average of long decimals": (False, "avg(`h.b`)", {"h.b": "decimal(24,2)"}),
+    "an average of whole numbers": (False, "avg(`h.b`)", {"h.b": "bigint"}),
+    "an average of a type that nobody knows": (False, "avg(`h.b`)", {}),
+    "groups of texts that are alike in other letters": (False, "count(*)", {"h.a": "string collate UTF8_LCASE"}),
+}
+
+
+@pytest.mark.parametrize(("is_kept", "call", "known"), TYPES.values(), ids=TYPES)
+def test_only_exact_numbers_are_added(is_kept: bool, call: str, known: dict[str, str]) -> None:
+    assert (totals(grouped(call), ("h.a",), of(HEAP), known) is not None) == is_kept
+
+
+BELOW: dict[str, tuple[bool, str, dict[str, str]]] = {
+    "a sum of decimals": (True, "sum(`h.b` + 1)", {"h.b": "decimal(15,2)"}),
+    "a sum of floats": (False, "sum(`h.b`)", {"h.b": "double"}),
+    "a sum of a type that nobody knows": (False, "sum(`h.b`)", {}),
+    "a sum of quotients": (False, "sum(`h.b` / 2)", {"h.b": "int"}),
+    "the greatest date": (True, "max(`h.b`)", {"h.b": "date"}),
+    "the greatest float": (False, "max(`h.b`)", {"h.b": "double"}),
+    "an average of decimals": (True, "avg(`h.b`)", {"h.b": "decimal(15,2)"}),
+    "an average of short decimals": (False, "avg(`h.b`)", {"h.b": "decimal(10,2)"}),
+    "alike texts": (False, "count_if(collate(`h.b`, 'UTF8_LCASE') = 'a')", {"h.b": "string"}),
+}
+
+
+@pytest.mark.parametrize(("is_kept", "call", "known"), BELOW.values(), ids=BELOW)
+def test_groups_of_groups_are_counted_where_these_are_the_same_in_any_order(
+    is_kept: bool, call: str, known: dict[str, str]
+) -> None:
+    tree = Aggregate(grouped(call), ("c0",), calls("count(*)", name="d"))
+    assert (totals(tree, ("c0",), of(HEAP), known) is not None) == is_kept
+
+
+def test_rows_without_groups_are_followed_by_their_changes() -> None:
+    assert isinstance(planned(L, ("l.id",), ONE), Deltas)
+
+
+def test_groups_that_totals_do_not_tell_are_computed_again() -> None:
+    assert isinstance(planned(grouped("max(`h.b`)"), ("h.a",), HEAP), Units)
+
+
+def test_one_group_that_totals_do_not_tell_is_refused() -> None:
+    with pytest.raises(NotMaintained) as refused:
+        planned(Aggregate(H, (), calls("max(`h.b`)")), (), HEAP)
+    assert refused.value.reason == "ONE_ROW"
