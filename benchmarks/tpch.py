@@ -50,7 +50,10 @@ PLAIN = f"lake.{NAMESPACE}.plain"
 
 @dataclass
 class Times:
-    """What was seen of one query: seconds of each way by round, and of our run how it went and how many Spark jobs."""
+    """What was seen of one query: seconds of each way by round, and of our run how it went and how many Spark jobs.
+
+    `differing` is the most rows that one of the two tables had and the other had not after a batch, warm-up included.
+    """
 
     table: list[float] = field(default_factory=list)
     model: list[float] = field(default_factory=list)
@@ -108,8 +111,10 @@ def _turns(
             seen.table.append(seconds(partial(_replace, bench, one)))
             _follow(bench, model, seen)
             if scale < LARGE or turn == rounds:
-                times[one].differing += _differing(bench, model)
-            print(f"    Q{one.number}: {seen.table[-1]:.2f} s, {seen.model[-1]:.2f} s {seen.ways[-1]}", flush=True)
+                seen.differing = _differing(bench, model)
+                times[one].differing = max(times[one].differing, seen.differing)
+            line = f"Q{one.number}: {seen.table[-1]:.2f} s, {seen.model[-1]:.2f} s {seen.ways[-1]}{_wrong(seen)}"
+            print(f"    {line}", flush=True)
     return times
 
 
@@ -191,9 +196,12 @@ def _shown(times: Mapping[Question, Times]) -> str:
     for one, seen in times.items():
         medians = [statistics.median(taken) for taken in (seen.table, seen.model)]
         figures = f"{medians[0]:>8.2f}{medians[1]:>8.2f}{seen.faster:>8.2f}x{seen.jobs[-1]:>6}"
-        wrong = f"  {seen.differing} ROWS DIFFER" if seen.differing else ""
-        lines.append(f"{f'Q{one.number}':<5}{figures}  {seen.ways[-1]}{wrong}")
+        lines.append(f"{f'Q{one.number}':<5}{figures}  {seen.ways[-1]}{_wrong(seen)}")
     return "\n".join(lines)
+
+
+def _wrong(seen: Times) -> str:
+    return f"  {seen.differing} ROWS DIFFER" if seen.differing else ""
 
 
 def _name(table: str) -> TableName:

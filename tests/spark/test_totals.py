@@ -84,6 +84,7 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_sums_of_floats_are_not_added_to(lake: Warehouse) -> None:
     sales = landed(lake)
     sql = "select shop, sum(weight) as weight from {sales} where shop is not null group by shop"
@@ -119,6 +120,7 @@ def _dies(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_computation_in_full_ends_the_totals_and_the_next_run_makes_them_anew(lake: Warehouse) -> None:
     sales = landed(lake)
     model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
