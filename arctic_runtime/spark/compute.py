@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +18,7 @@ from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, w
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.totals import Totals
-from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, scans
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
 from arctic_runtime.spark import events, increments, totals
 from arctic_runtime.spark.diff import (
     Shape,
@@ -110,7 +110,8 @@ class Computation:
         return Computed(rows, summary, is_gathered=old is None, is_pinned=False)
 
     def _followed(self, increment: Increment) -> Computed:
-        increments.register_images(self.spark, increment, self.upstreams, self.decision.windows)
+        if not isinstance(increment.maintenance, Totals):
+            self._register(increment.trees)
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
@@ -133,9 +134,12 @@ class Computation:
             case Units() as units:
                 return self._recomputed(increment, units)
 
+    def _register(self, trees: Iterable[Node]) -> None:
+        increments.register_images(self.spark, trees, self.upstreams, self.decision.windows)
+
     def _added_up(self, increment: Increment, plan: Totals) -> Computed:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
-        found = totals.follow(self.context, plan, self._hold)
+        found = totals.follow(self.context, plan, self._register, self._hold)
         if found is None:
             other = without_totals(increment)
             return self._followed(other) if other else self._compared({})
@@ -146,9 +150,7 @@ class Computation:
             return Computed(state_changes(now, old, self.shape, self.context.now_literal), summary)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
-            key = [column(part) for part in self.model.config.primary_key]
-            keys = self._hold(now.select(*key).union(before.select(*key)))
-            return Computed(self._against(now, keys, True), summary)
+            return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
         # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
         is_alone = not scans(plan.result)
         now, before = (rows.coalesce(1) if is_alone else rows for rows in (now, before))
@@ -176,7 +178,7 @@ class Computation:
 
     def _against(self, new: DataFrame, keys: DataFrame, few: bool) -> DataFrame:
         """Change rows from the table's rows under `keys`, by position the table's key, to `new`."""
-        only = Keys(keys.toDF(*[f"__arctic_k{i}" for i in range(len(keys.columns))]), few)
+        only = Keys(keys.select(*as_key(keys.columns)), few)
         old = current_rows(self.spark, self.model, self.context.state, only)
         return state_changes(new, old, self.shape, self.context.now_literal)
 
@@ -204,7 +206,7 @@ class Computation:
             return refresh_changes(net, old, shape, ordered, self.context.now_literal, found.high_mark)
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
-        only = Keys(query.select(*as_key(model.config.primary_key) or [F.lit(True)]), found.events <= FEW_KEYS)
+        only = Keys(query.select(*as_key(model.config.primary_key)), found.events <= FEW_KEYS)
         base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
         return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
 

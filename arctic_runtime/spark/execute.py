@@ -43,7 +43,16 @@ from arctic_runtime.spark import views
 from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
-from arctic_runtime.spark.frames import as_key, column, conformed, newest_changes, overlay, read_appended, read_table
+from arctic_runtime.spark.frames import (
+    as_key,
+    column,
+    conformed,
+    key_name,
+    newest_changes,
+    overlay,
+    read_appended,
+    read_table,
+)
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.statement import properties as property_list
 
@@ -340,7 +349,7 @@ def _replace_rows(context: Context, branch: Sequence[str], gone: DataFrame, aliv
     it. Only the second commit says what the base is merged to; before it the base is what no version was.
     """
     spark, view = context.spark, f"arctic_merge_{context.token}"
-    gone.select(*as_key(context.model.config.primary_key) or [F.lit(True)]).createOrReplaceTempView(view)
+    gone.select(*as_key(context.model.config.primary_key)).createOrReplaceTempView(view)
     try:
         _delete_rows(context, branch, view)
     finally:
@@ -363,7 +372,7 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: str) -> None:
     spark = context.spark
     key = context.model.config.primary_key
     # The names are none that a column can have: inside the subquery a column goes before a table.
-    on = [statement("__arctic_t.{c} = {k}", c=name(part), k=name(f"__arctic_k{i}")) for i, part in enumerate(key)]
+    on = [statement("__arctic_t.{c} = {k}", c=name(part), k=name(key_name(i))) for i, part in enumerate(key)]
     delete = statement(
         "DELETE FROM {table} AS __arctic_t WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),

@@ -148,20 +148,26 @@ def unmerged_changes(
 
 def overlay(base: DataFrame, unmerged: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
     """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did."""
-    keys = unmerged.select(*as_key(key) or [F.lit(True).alias("__arctic_k")])
+    keys = unmerged.select(*as_key(key))
     kept = base.join(keys.hint("shuffle_hash"), match(base, key), "left_anti")
     alive = unmerged.where(F.col(ACTION) != "delete")
     return conformed(kept, columns).unionAll(conformed(alive, columns))
 
 
+def key_name(place: int) -> str:
+    """The name of a key's column, by its place in the key, in frames of keys that a table is joined with."""
+    return f"__arctic_k{place}"
+
+
 def as_key(key: Sequence[str]) -> list[Expression]:
-    """The key's columns under the names that `match` joins on."""
-    return [column(part).alias(f"__arctic_k{i}") for i, part in enumerate(key)]
+    """The key's columns under the names that `match` joins on; one constant for a key without columns."""
+    return [column(part).alias(key_name(i)) for i, part in enumerate(key)] or [F.lit(True).alias("__arctic_k")]
 
 
-def match(base: DataFrame, key: Sequence[str]) -> Expression:
-    """The join of a table with frames that carry its key as `__arctic_k0`, `__arctic_k1`, …"""
-    return all_of([base[name(part)] == F.col(f"__arctic_k{i}") for i, part in enumerate(key)])
+def match(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
+    """The join of a table with frames of its keys; nulls equal each other if `null_safe`."""
+    pairs = [(base[name(part)], F.col(key_name(i))) for i, part in enumerate(key)]
+    return all_of([own.eqNullSafe(given) if null_safe else own == given for own, given in pairs])
 
 
 def with_source_position(rows: DataFrame) -> DataFrame:

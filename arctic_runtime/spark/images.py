@@ -167,7 +167,7 @@ def _looked_up(
     """Where the log does not tell what rows were before, they are looked up as of the window's start."""
     assert source.key is not None
     assert window.start is not None
-    keys = newest.select(*as_key(source.key) or [F.lit(True).alias("__arctic_k")])
+    keys = newest.select(*as_key(source.key))
     old = rows_at(spark, source, window.start)
     gone = old.join(keys.hint("shuffle_hash"), match(old, source.key), "left_semi")
     came = newest.where(F.col(ACTION) != DELETE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -12,20 +12,21 @@ from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.maintain import AFFECTED
 from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Node, UnionAll, before, walk
+from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Node, UnionAll, before, scans, walk
 from arctic_runtime.spark import images
 from arctic_runtime.spark.frames import column
 from arctic_runtime.spark.statement import name
 
 
 def register_images(
-    spark: SparkSession, increment: Increment, upstreams: Upstreams, windows: Mapping[str, Window]
+    spark: SparkSession, trees: Iterable[Node], upstreams: Upstreams, windows: Mapping[str, Window]
 ) -> None:
-    """Makes the temporary views that the plan's trees read."""
-    for source in dict.fromkeys(scan.source for scan in increment.scans):
+    """Makes the temporary views that trees of a plan read."""
+    read = [scan for tree in trees for scan in scans(tree)]
+    for source in dict.fromkeys(scan.source for scan in read):
         state = upstreams.states[str(source)]
         assert state is not None
-        found = [scan for scan in increment.scans if scan.source == source]
+        found = [scan for scan in read if scan.source == source]
         images.register(spark, found, state, windows[str(source)])
 
 

@@ -122,15 +122,18 @@ class Run:
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
         try:
-            for attempt in range(MAX_ATTEMPTS):
-                try:
-                    return self._attempt()
-                except CommitConflict:
-                    if attempt == MAX_ATTEMPTS - 1:
-                        raise
-            raise AssertionError("the last attempt returns or raises")
+            return self._retried()
         finally:
             self.pins.forget(self.model.table)
+
+    def _retried(self) -> Outcome:
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                return self._attempt()
+            except CommitConflict:
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self) -> Outcome:
         with self._timed("observe"):

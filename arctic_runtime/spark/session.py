@@ -215,9 +215,9 @@ def record_archive() -> Path:
     A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
     its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.
     """
-    java = jars.find_java()
-    archive = jars.archive_path(java, _class_path({}))
-    if jars.recorded_archive(java, _class_path({})):
+    java, class_path = jars.find_java(), _class_path({})
+    archive = jars.archive_path(java, class_path)
+    if jars.recorded_archive(java, class_path):
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-", dir=archive.parent) as scratch:

@@ -20,9 +20,10 @@ from arctic_runtime.plan.incremental.exact import digits
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.totals import ROWS, Totals
 from arctic_runtime.plan.incremental.totals import TOTALS as GIVEN
+from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt
 from arctic_runtime.spark.execute import Context
-from arctic_runtime.spark.frames import all_of, column, read_table
+from arctic_runtime.spark.frames import as_key, column, match, read_table
 from arctic_runtime.spark.statement import name
 
 _MOST_BEHIND = 34
@@ -37,13 +38,19 @@ class Followed:
     before: DataFrame | None
 
 
-def follow(context: Context, plan: Totals, hold: Callable[[DataFrame], DataFrame]) -> Followed | None:
+def follow(
+    context: Context,
+    plan: Totals,
+    register: Callable[[Sequence[Node]], None],
+    hold: Callable[[DataFrame], DataFrame],
+) -> Followed | None:
     """Brings the kept totals up to date, and makes them where there are none; None where they can't be added up.
 
-    `hold` marks rows that are read more than once.
+    `register` makes the images that trees read, and `hold` marks rows that are read more than once.
     """
     spark = context.spark
     before = _kept(context, plan)
+    register((plan.state if before is None else plan.moved, plan.result))
     if before is None:
         made = _made(spark, plan)
         if made is None:
@@ -97,9 +104,8 @@ def _of_groups(totals: DataFrame, moved: DataFrame, keys: Sequence[str]) -> Data
     """The totals of those groups that have moved; a null is a group's key as any value is."""
     if not keys:
         return totals
-    touched = moved.select(*[column(key).alias(f"__arctic_k{i}") for i, key in enumerate(keys)])
-    same = [totals[name(key)].eqNullSafe(F.col(f"__arctic_k{i}")) for i, key in enumerate(keys)]
-    return totals.join(touched.hint("broadcast"), all_of(same), "left_semi")
+    touched = moved.select(*as_key(keys)).hint("broadcast")
+    return totals.join(touched, match(totals, keys, null_safe=True), "left_semi")
 
 
 def _shown(spark: SparkSession, totals: DataFrame, plan: Totals) -> DataFrame:

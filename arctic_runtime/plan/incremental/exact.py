@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from arctic_runtime.plan.incremental.inferred import type_of
 
-_WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 19, "long": 19}
+_WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 20, "long": 20}
+"""Whole numbers and the digits that Spark gives them where it takes them for decimals."""
 _DECIMAL = ("decimal", "dec", "numeric")
 _LEAST_AVERAGED = 12
 """With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""

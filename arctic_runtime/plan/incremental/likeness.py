@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.exact import digits, is_whole
 from arctic_runtime.plan.incremental.scope import Names
 from arctic_runtime.plan.incremental.tree import Filter, Join, Node, Project, SemiJoin, children, map_children, used
 
@@ -26,7 +27,6 @@ _OTHER_NAMES = {
     "varchar": "string",
     "timestamp_ltz": "timestamp",
 }
-_WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _MOST_DIGITS = 38
 _INEXACT = ("float", "double")
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
@@ -66,8 +66,8 @@ def common_type(left: str, right: str) -> str | None:
     one, other = _digits(left), _digits(right)
     kinds = {_canonical(left), _canonical(right)}
     if one and other and correspond(left, right):
-        if kinds <= set(_WHOLE_DIGITS):
-            return max(kinds, key=_WHOLE_DIGITS.__getitem__)
+        if all(map(is_whole, kinds)):
+            return max(kinds, key=lambda kind: _digits(kind) or (0, 0))
         whole, rest = max(one[0], other[0]), max(one[1], other[1])
         return f"decimal({whole + rest},{rest})"
     if "double" in kinds and (one or other or "float" in kinds):
@@ -122,13 +122,8 @@ def _of(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool) -> exp.Expr:
 
 def _digits(of_type: str) -> tuple[int, int] | None:
     """The most digits that an exact number has before and behind its point; None for other types."""
-    name, _, rest = _canonical(of_type).partition("(")
-    if name in _WHOLE_DIGITS:
-        return _WHOLE_DIGITS[name], 0
-    if name != "decimal":
-        return None
-    precision, _, scale = (rest.rstrip(")") or "10").partition(",")
-    return int(precision) - int(scale or 0), int(scale or 0)
+    precision, scale = digits(of_type) or (0, 0)
+    return (precision - scale, scale) if precision else None
 
 
 def _canonical(of_type: str) -> str:
