@@ -11,6 +11,9 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 p
 	&& { command -v $$p; break; }; done)
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+# Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
+# stay together: they share what was built for them.
+WORKERS ?= -n 2 --dist loadscope
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
@@ -36,13 +39,13 @@ demo: install
 	@$(BIN)/python -m sample_project.demo
 
 test: install
-	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 test-unit: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
 
 test-all: install
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -64,7 +64,9 @@ FOLDED_FLIGHTS = """
 """
 
 
-@pytest.mark.parametrize("when", [JANUARY, CLOCKS_GO_FORWARD, CLOCKS_GO_BACK, NEW_YEAR])
+@pytest.mark.parametrize(
+    "when", [CLOCKS_GO_BACK, *(pytest.param(w, marks=pytest.mark.slow) for w in (JANUARY, CLOCKS_GO_FORWARD, NEW_YEAR))]
+)
 def test_folding_the_events_by_position_gives_the_original_flights(when: list[date]) -> None:
     first, last = when[0], when[-4]  # the last news of a flight may be of the third day after
     with duckdb.connect() as connection:
