@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName, changes_read
-from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
-from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, increment
+from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
+from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import LAYOUT, layout_text
 
@@ -24,15 +25,15 @@ CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
 HIGH_MARK = "arctic.high-mark"
 
-AFFECTED = "arctic.affected"
-"""The part of a table's rows that the last changes affected, where the affected ones were computed again."""
+STARTED = "arctic.started"
+"""When a run began to compute, in milliseconds since 1970; its snapshot tells when it had ended."""
+
+ESTIMATED = "arctic.estimated"
+"""The seconds that were estimated for a run from what it read."""
 
 TOTALS = "arctic.totals"
 """Which totals a run kept, by the plan's fingerprint; their snapshot has the same run's token."""
 
-MOST_AFFECTED = 0.5
-
-FADES = 0.9
 SCHEMA_ONLY = "schema-only"
 
 
@@ -41,7 +42,7 @@ class Decision:
     """What the next run does, and why; `windows` are what it consumes, by upstream.
 
     `increment` is how a query's table follows what came in the windows; None where events are folded or all is
-    computed.
+    computed. `ways` are what could be done with a query, and what that costs, the cheapest first.
     """
 
     mode: Mode
@@ -49,6 +50,13 @@ class Decision:
     windows: Mapping[str, Window] = field(default_factory=dict)
     because: str = ""
     increment: Increment | None = None
+    ways: tuple[Estimate, ...] = ()
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What the way costs that is gone; None where events are folded."""
+        way = "incremental" if self.mode == "incremental" else "full"
+        return next((found for found in self.ways if found.way == way), None)
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -75,8 +83,10 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request)
-    rows = state.base.rows if state.base else 0
-    return _decide_state(model, last, upstreams, request, rows)
+    decision = _decide_state(model, last, upstreams, request, state)
+    if decision.mode == "unchanged" or decision.ways:
+        return decision
+    return replace(decision, ways=_ways(decision.windows, upstreams, state))
 
 
 def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
@@ -216,7 +226,7 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _decide_state(
-    model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request, rows: int
+    model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request, state: TableState
 ) -> Decision:
     if changes_read(model.sql):
         raise ConfigError(
@@ -243,26 +253,38 @@ def _decide_state(
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
-    share = _affected(last)
-    if model.config.refresh == "auto" and share > MOST_AFFECTED:
-        because = f"changes that were followed before affected {share:.0%} of the rows"
-        return Decision("full", "COST", windows, because)
     try:
-        found = increment(model, upstreams, windows, rows)
+        found = increment(model, upstreams, windows, _rows(state))
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    return Decision("incremental", "CHANGES", windows, increment=found)
+    ways = _ways(windows, upstreams, state, found)
+    if model.config.refresh == "auto" and ways[0].way == "full" and ways[0].rows > LARGE_SOURCES:
+        because = f"to follow the changes: {ways[1].describe()}; to compute everything: {ways[0].describe()}"
+        return Decision("full", "COST", windows, because, ways=ways)
+    return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
 
 
-def faded(last: Mapping[str, str] | None, decision: Decision) -> dict[str, str]:
-    """What a full computation that was chosen for its cost remembers; less each time, so that it is tried again."""
-    return {AFFECTED: f"{_affected(last) * FADES:.3f}"} if last and decision.reason == "COST" else {}
+def _ways(
+    windows: Mapping[str, Window], upstreams: Upstreams, state: TableState, found: Increment | None = None
+) -> tuple[Estimate, ...]:
+    followed = found.followed if found else None
+    commits = state.changes.commits if state.changes else ()
+    past = [run for run in map(_past, commits) if run]
+    return estimates(upstreams.states, windows, followed, _rows(state), past)
 
 
-def _affected(last: Mapping[str, str]) -> float:
-    return float(last.get(AFFECTED, "0"))
+def _past(commit: Commit) -> Past | None:
+    ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
+    summary = commit.summary
+    if STARTED not in summary or ESTIMATED not in summary or summary.get(MODE) not in ways:
+        return None
+    return Past(ways[summary[MODE]], (commit.at_ms - int(summary[STARTED])) / 1000, float(summary[ESTIMATED]))
+
+
+def _rows(state: TableState) -> int:
+    return state.base.rows if state.base else 0
 
 
 def _recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:

@@ -75,6 +75,13 @@ class Increment:
             case Units(affected, new):
                 return (affected, new)
 
+    @property
+    def followed(self) -> tuple[Scan, ...]:
+        """What a run reads that follows changes; of totals that are kept already."""
+        kept = self.maintenance
+        trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
+        return tuple(scan for tree in trees for scan in scans(tree))
+
     def reads(self, upstreams: Upstreams) -> int:
         """How many rows the query's sources hold, each time that one is read."""
         states = (upstreams.states[str(scan.source)] for scan in scans(self.tree))

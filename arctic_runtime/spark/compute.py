@@ -20,6 +20,7 @@ from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
 from arctic_runtime.spark import events, increments, totals
+from arctic_runtime.spark.bounds import near
 from arctic_runtime.spark.diff import (
     Shape,
     delta_changes,
@@ -40,7 +41,10 @@ from arctic_runtime.spark.frames import (
     read_until,
     unmerged_changes,
 )
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.statement import Sql, name
+
+MOST_AFFECTED = 0.5
+"""Where a larger part of a large table's rows may differ, everything is computed at once."""
 
 FEW_KEYS = 2_000_000
 """Up to so many keys are held in the memory of every executor, some 100 MB, while old rows are looked up."""
@@ -96,18 +100,18 @@ class Computation:
         if self.model.config.input == "changes":
             return self._folded()
         if self.decision.increment is None:
-            return self._compared(decisions.faded(decisions.last_run(self.context.state.changes), self.decision))
+            return self._compared()
         return self._followed(self.decision.increment)
 
     def _hold(self, rows: DataFrame) -> DataFrame:
         self._held.append(rows.persist())
         return self._held[-1]
 
-    def _compared(self, summary: Mapping[str, str]) -> Computed:
+    def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
         old = current_rows(self.spark, self.model, self.context.state)
         rows = state_changes(self.query, old, self.shape, self.context.now_literal)
-        return Computed(rows, summary, is_gathered=old is None, is_pinned=False)
+        return Computed(rows, is_gathered=old is None, is_pinned=False)
 
     def _followed(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
@@ -115,7 +119,7 @@ class Computation:
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
-                    return self._compared({})
+                    return self._compared()
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
@@ -142,7 +146,7 @@ class Computation:
         found = totals.follow(self.context, plan, self._register, self._hold)
         if found is None:
             other = without_totals(increment)
-            return self._followed(other) if other else self._compared({})
+            return self._followed(other) if other else self._compared()
         summary = {decisions.TOTALS: totals.fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
@@ -162,11 +166,10 @@ class Computation:
         base = self.context.state.base
         share = count / max(1, base.rows if base else 0)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
-        summary = {decisions.AFFECTED: f"{share:.3f}"} if is_large else {}
-        if self.model.config.refresh == "auto" and is_large and share > decisions.MOST_AFFECTED:
-            return self._compared(summary)
+        if self.model.config.refresh == "auto" and is_large and share > MOST_AFFECTED:
+            return self._compared()
         now = increments.recomputed(self.spark, units.new, keys, increment, self.query)
-        return Computed(self._against(now, keys, count <= FEW_KEYS), summary)
+        return Computed(self._against(now, keys, count))
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
         """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
@@ -174,13 +177,25 @@ class Computation:
         `moved` has the keys of all rows that came or went.
         """
         key = [column(part) for part in self.model.config.primary_key]
-        return Computed(self._against(came, moved.select(*key), False))
+        return Computed(self._against(came, moved.select(*key), None))
 
-    def _against(self, new: DataFrame, keys: DataFrame, few: bool) -> DataFrame:
-        """Change rows from the table's rows under `keys`, by position the table's key, to `new`."""
-        only = Keys(keys.select(*as_key(keys.columns)), few)
+    def _against(self, new: DataFrame, keys: DataFrame, count: int | None) -> DataFrame:
+        """Change rows from the table's rows under `keys`, by position the table's key, to `new`.
+
+        `count` is how many keys there are, if that is known.
+        """
+        only = self._keys(keys, count)
         old = current_rows(self.spark, self.model, self.context.state, only)
         return state_changes(new, old, self.shape, self.context.now_literal)
+
+    def _keys(self, keys: DataFrame, count: int | None) -> Keys:
+        """Keys, by position those of the table, to look its rows up by."""
+        base, key = self.context.state.base, self.model.config.primary_key
+        named = keys.select(*as_key(keys.columns))
+        if count is None:
+            return Keys(named, few=False, near=Sql("true"))
+        found = [column(own).alias(part) for own, part in zip(keys.columns, key, strict=True)]
+        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, base.rows if base else 0))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""
@@ -206,7 +221,7 @@ class Computation:
             return refresh_changes(net, old, shape, ordered, self.context.now_literal, found.high_mark)
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
-        only = Keys(query.select(*as_key(model.config.primary_key)), found.events <= FEW_KEYS)
+        only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)
         base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
         return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
 

@@ -20,6 +20,7 @@ from arctic_runtime.model.columns import (
     TIMESTAMP,
     SchemaChange,
     plain_columns,
+    same_name,
 )
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName
@@ -40,6 +41,7 @@ from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
 from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
 from arctic_runtime.spark import views
+from arctic_runtime.spark.bounds import near
 from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
@@ -72,6 +74,9 @@ REWRITTEN_ROWS = 100_000
 """A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
 
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
+
+_TARGET = ("__arctic_t",)
+"""What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
 
 
 @dataclass(frozen=True)
@@ -335,25 +340,33 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
         gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
         alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
+        count = sum(commit.rows for commit in context.state.changes.after(step.start)) if context.state.changes else 0
+        where = near(_places(appended, model), count, base.rows, _TARGET)
 
         def merge(branch: Sequence[str]) -> None:
-            _replace_rows(context, branch, gone, alive, step.end)
+            _replace_rows(context, branch, gone, alive, step.end, where)
 
     swap_in(spark, step.table, step.expected, context.token, merge)
 
 
-def _replace_rows(context: Context, branch: Sequence[str], gone: DataFrame, alive: DataFrame, end: Version) -> None:
+def _places(changes: DataFrame, model: Model) -> DataFrame:
+    """The keys of rows that changes replace, and in what partitions these are as far as the changes tell."""
+    key = model.config.primary_key
+    rest = [of.column for of in model.config.partition_by if not any(same_name(of.column, part) for part in key)]
+    before = [F.col(BEFORE)[part].alias(part) for part in dict.fromkeys(rest)]
+    return changes.where(F.col(ACTION) != INSERT).select(*[column(part) for part in key], *before)
+
+
+def _replace_rows(
+    context: Context, branch: Sequence[str], gone: DataFrame, alive: DataFrame, end: Version, where: Sql
+) -> None:
     """Deletion vectors for what changed, then what there is now, without a shuffle of the base.
 
     That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
     it. Only the second commit says what the base is merged to; before it the base is what no version was.
     """
-    spark, view = context.spark, f"arctic_merge_{context.token}"
-    gone.select(*as_key(context.model.config.primary_key)).createOrReplaceTempView(view)
-    try:
-        _delete_rows(context, branch, view)
-    finally:
-        spark.catalog.dropTempView(view)
+    if where != "false":
+        _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
     _write_merged(alive, branch, end, lambda writer: writer.append())
 
 
@@ -368,19 +381,25 @@ def _write_merged(
     write_once(lambda: write(writer), f"write what changed to {'.'.join(branch)}")
 
 
-def _delete_rows(context: Context, branch: Sequence[str], gone: str) -> None:
-    spark = context.spark
+def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where: Sql) -> None:
+    """Deletes the rows whose keys are in `gone`; all of them are `where` a condition is true."""
+    spark, view = context.spark, f"arctic_merge_{context.token}"
     key = context.model.config.primary_key
-    # The names are none that a column can have: inside the subquery a column goes before a table.
-    on = [statement("__arctic_t.{c} = {k}", c=name(part), k=name(key_name(i))) for i, part in enumerate(key)]
+    on = [statement("{c} = {k}", c=name(*_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
     delete = statement(
-        "DELETE FROM {table} AS __arctic_t WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
+        "DELETE FROM {table} AS {target} WHERE {where} AND EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),
-        view=name(gone),
+        target=name(*_TARGET),
+        where=where,
+        view=name(view),
         on=listed(on, " AND ") if on else Sql("true"),
     )
-    with _settings(spark, _JOINED_AS_IT_LIES):
-        write_once(lambda: spark.sql(delete).collect(), delete)
+    gone.createOrReplaceTempView(view)
+    try:
+        with _settings(spark, _JOINED_AS_IT_LIES):
+            write_once(lambda: spark.sql(delete).collect(), delete)
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _evolve(step: EvolveSchema, context: Context) -> None:

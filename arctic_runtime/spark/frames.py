@@ -18,7 +18,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
 from arctic_runtime.plan.schema import stored_type
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.statement import Sql, name
 
 COMMIT_ORDER = "_last_updated_sequence_number"
 
@@ -28,16 +28,18 @@ class Keys:
     """Keys under the names of `as_key`, perhaps more than once each.
 
     Where they are `few` every executor holds them, else they are spread as the table is. A `rebalance` in front keeps
-    Spark from spreading the table as the keys are.
+    Spark from spreading the table as the keys are. `near` is true for all rows of the table that they are keys of.
     """
 
     rows: DataFrame
     few: bool
+    near: Sql
 
     def select(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
         """The rows of a table under these keys; a semi join is the fastest way to stream it past them."""
         hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
-        return table.join(hinted, match(table, key), "left_semi")
+        found = table.where(self.near)
+        return found.join(hinted, match(found, key), "left_semi")
 
 
 def column(of: str) -> Expression:

@@ -54,7 +54,7 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did. `timings` are seconds by step."""
+    """What a run did. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
 
     mode: Mode
     reason: Reason
@@ -63,6 +63,7 @@ class Outcome:
     version: int | None = None
     consumed: Mapping[str, int] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
@@ -309,6 +310,7 @@ class Run:
             decisions.CONSUMED: encode_versions(decision.consumed),
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
+            **_begun(decision),
         }
 
     def _tells_no_old_rows(self, decision: Decision) -> bool:
@@ -345,6 +347,7 @@ class Run:
             version=head.snapshot if head else None,
             consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
             timings={step: round(seconds, 3) for step, seconds in self.timings.items()},
+            estimates={found.way: found.seconds for found in decision.ways},
         )
 
     @contextmanager
@@ -354,6 +357,14 @@ class Run:
             yield
         finally:
             self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
+
+
+def _begun(decision: Decision) -> dict[str, str]:
+    """What later runs learn from how long this one takes."""
+    if decision.estimate is None:
+        return {}
+    now = round(time.time() * 1000)
+    return {decisions.STARTED: str(now), decisions.ESTIMATED: f"{decision.estimate.unadjusted:.3f}"}
 
 
 def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:

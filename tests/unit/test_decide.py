@@ -18,18 +18,17 @@ from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Sour
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan.decide import (
-    AFFECTED,
     CONSUMED,
+    ESTIMATED,
     MODE,
-    MOST_AFFECTED,
     QUERY,
     RUN,
     SCHEMA_ONLY,
+    STARTED,
     Decision,
     Request,
     consumed,
     decide,
-    faded,
     fingerprint,
     last_run,
 )
@@ -134,7 +133,7 @@ def test_a_table_that_is_a_query_follows_what_it_reads_or_is_recomputed_for_a_re
         ("select id from ods.up limit 3", "LIMIT", "select with limit"),
         ("select id, count(*) from ods.up group by rollup(id)", "GROUPING_SETS", "ROLLUP, CUBE or GROUPING SETS"),
         ("select twice(id) as id from ods.up", "UNKNOWN_FUNCTION", "twice is none of Spark's functions"),
-        ("select max(id) as id from ods.up", "EVERYTHING_AFFECTED", "an aggregate without groups has changed"),
+        ("select count(distinct id) as id from ods.up", "EVERYTHING_AFFECTED", "an aggregate without groups has changed"),
         ("select nothing as id from ods.up", "UNRESOLVED", "nothing is no column that is known"),
     ],
 )
@@ -498,25 +497,45 @@ def test_a_decision_without_windows_consumes_nothing() -> None:
 # What earlier runs found out.
 
 
+WEEKS = "select o.id, u.id as found from ods.other as o join ods.up as u on u.id % 7 = o.id % 7"
+LARGE = reading(
+    replace(a_source(1, 2), rows=900_000, key=("id",)), replace(a_source(1, 2, name=OTHER), rows=900_000, key=("id",))
+)
+
+
 @pytest.mark.parametrize(
-    ("affected", "refresh", "mode"),
+    ("refresh", "rows", "mode"),
     [
-        ("0.500", "auto", "incremental"),
-        ("0.501", "auto", "full"),
-        ("0.501", "incremental", "incremental"),
-        ("0.501", "strict", "incremental"),
+        ("auto", 900_000, "full"),
+        ("incremental", 900_000, "incremental"),
+        ("strict", 900_000, "incremental"),
+        ("auto", 9_000, "incremental"),
     ],
 )
-def test_a_table_most_of_which_was_affected_before_is_computed_in_full(affected: str, refresh: str, mode: str) -> None:
-    model = a_model(refresh=refresh)
-    decision = decide(model, built(model, READ_ONE, **{AFFECTED: affected}), reading(a_source(1, 2)), RUN_AGAIN)
+def test_a_large_query_whose_changes_cost_more_to_follow_is_computed_in_full(
+    refresh: str, rows: int, mode: str
+) -> None:
+    model = a_model(WEEKS, refresh=refresh)
+    upstreams = replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
+    decision = decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
+    assert {found.way for found in decision.ways} == {"full", "incremental"}
+    assert decision.estimate is not None
+    assert decision.estimate.way == mode
+    assert all(found.describe() in decision.because for found in decision.ways) == (mode == "full")
 
 
-def test_what_was_affected_fades_until_changes_are_followed_again() -> None:
-    share, turns = "1.000", 0
-    while float(share) > MOST_AFFECTED:
-        decision = decide(STATE, built(STATE, READ_ONE, **{AFFECTED: share}), reading(a_source(1, 2)), RUN_AGAIN)
-        share, turns = faded({AFFECTED: share}, decision)[AFFECTED], turns + 1
-    assert turns == 7
-    assert faded({AFFECTED: "0.9"}, replace(decision, reason="FULL_REFRESH")) == {}
+@pytest.mark.parametrize(("mode", "seconds", "then"), [("incremental", 60, "full"), ("full", 60, "incremental")])
+def test_what_runs_took_decides_the_next_one(mode: str, seconds: int, then: str) -> None:
+    model = a_model(WEEKS)
+    started = {STARTED: str(-1000 * seconds), ESTIMATED: "1.0", MODE: mode}
+    decision = decide(model, built(model, READ_BOTH, **started), LARGE, RUN_AGAIN)
+    assert decision.mode == then
+
+
+def test_what_computing_everything_costs_is_told_where_nothing_else_will_do() -> None:
+    first = decide(STATE, TableState(), LARGE, RUN_AGAIN)
+    assert first.estimate is not None
+    assert (first.mode, first.estimate.rows) == ("create", 1_800_000)
+    nothing = decide(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN)
+    assert (nothing.mode, nothing.estimate) == ("unchanged", None)

@@ -23,7 +23,7 @@ from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan import configure as configuration
-from arctic_runtime.plan import decide, increment, settle
+from arctic_runtime.plan import cost, decide, increment, settle
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
@@ -229,11 +229,17 @@ def test_every_way_to_refresh_is_explained() -> None:
 
 def test_from_which_part_on_everything_is_computed_is_told() -> None:
     assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
-    assert (decide.MOST_AFFECTED, increment.LARGE_SOURCES) == (0.5, 1_000_000)
+    assert increment.LARGE_SOURCES == 1_000_000
     for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
         told = " ".join(read(page).split())
-        for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than half", "more than a million"):
+        for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
             assert re.search(part, told), (page, part)
+
+
+def test_how_costs_are_estimated_is_told() -> None:
+    told = section(read("docs/maintenance.md"), "## Cost")
+    assert f"{cost.SCAN_SECONDS} s for each time" in told
+    assert f"{1e6 * cost.ROW_SECONDS:g} s for a million rows" in told
 
 
 # How queries are kept, as the page on maintenance says: its examples are planned.
@@ -321,7 +327,8 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             decide.QUERY,
             decide.HIGH_MARK,
             increment.CHANGELOG,
-            decide.AFFECTED,
+            decide.STARTED,
+            decide.ESTIMATED,
         ),
         KEY_PROPERTY,
         *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),

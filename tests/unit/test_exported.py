@@ -28,8 +28,9 @@ SURFACE = {
     "model.table": "Changelog Input Merge Model ModelConfig OnMatch OnSchemaChange Refresh Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.configure": "KEYS configure user_keys",
-    "plan.decide": "AFFECTED CONSUMED Decision FADES HIGH_MARK MODE MOST_AFFECTED QUERY REASON "
-    "RUN Request SCHEMA_ONLY TOTALS check_table consumed decide faded fingerprint last_run",
+    "plan.cost": "Estimate FADES Past ROW_SECONDS SCAN_SECONDS Way estimates",
+    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "
+    "check_table consumed decide fingerprint last_run",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",

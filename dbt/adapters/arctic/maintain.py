@@ -76,7 +76,11 @@ _WITHOUT_MEANING: Mapping[str, str] = {
 
 @dataclass
 class ArcticResponse(AdapterResponse):
-    """What a run did, as `run_results.json` keeps it; `timings` are seconds by step."""
+    """What a run did, as `run_results.json` keeps it.
+
+    `timings` are seconds by step; `estimates` those that following the changes, or computing everything, was thought
+    to take.
+    """
 
     mode: str = ""
     reason: str = ""
@@ -88,6 +92,7 @@ class ArcticResponse(AdapterResponse):
     version: str = ""
     consumed: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)
 
 
 def response(outcome: Outcome) -> ArcticResponse:
@@ -107,6 +112,7 @@ def response(outcome: Outcome) -> ArcticResponse:
         version="" if outcome.version is None else str(outcome.version),
         consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
         timings=dict(outcome.timings),
+        estimates=dict(outcome.estimates),
     )
 
 

@@ -1,0 +1,116 @@
+"""What it takes to bring a table up to date: by following what changed, or by computing everything.
+
+A first estimate comes from what is read; how long earlier runs of the same model took, against what was estimated for
+them, puts it right for the machine, and for queries whose rows are more or less work than others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.incremental.tree import Scan
+
+Way = Literal["incremental", "full"]
+
+SCAN_SECONDS = 0.25
+"""Reading a source costs this much however little is read: a stage to plan, and its tasks to start."""
+
+ROW_SECONDS = 1.5e-7
+"""What a row that is read costs, with all that is done to it, on two cores."""
+
+FADES = 0.98
+"""What an estimate that was found too low loses with every run that goes the other way, so that it is tried again."""
+
+_MOST_OFF = 50.0
+"""No run is taken to have been slower or faster than estimated by a larger factor: clocks can differ."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A run that is over: the seconds that it took, and those that were estimated from what it read."""
+
+    way: Way
+    seconds: float
+    estimated: float
+
+    @property
+    def factor(self) -> float:
+        """By how much the estimate was off."""
+        return min(_MOST_OFF, max(1 / _MOST_OFF, self.seconds / max(self.estimated, SCAN_SECONDS)))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One way for one run: `rows` are read by `scans`, and `seconds` is what that takes, put right by earlier runs.
+
+    `unadjusted` are the seconds as they follow from scans and rows alone.
+    """
+
+    way: Way
+    scans: int
+    rows: int
+    seconds: float = 0.0
+
+    @property
+    def unadjusted(self) -> float:
+        return self.scans * SCAN_SECONDS + self.rows * ROW_SECONDS
+
+    def describe(self) -> str:
+        """What is read, and how long that takes, for people."""
+        return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
+
+
+def estimates(
+    states: Mapping[str, SourceState | None],
+    windows: Mapping[str, Window],
+    followed: Iterable[Scan] | None,
+    table_rows: int,
+    history: Iterable[Past],
+) -> tuple[Estimate, ...]:
+    """The ways there are, the cheapest first.
+
+    `followed` are the scans of an incremental plan, None where there is none; `table_rows` are the table's own now.
+    The newest run of `history` comes last.
+    """
+    ways = [_full(states, table_rows)]
+    if followed is not None:
+        ways.append(_incremental(followed, states, windows))
+    factors = _factors(history)
+    return tuple(sorted((_adjusted(way, factors) for way in ways), key=lambda way: way.seconds))
+
+
+def _full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
+    """Each source once, and the table itself, which what is computed is compared with."""
+    found = [state.rows for state in states.values() if state]
+    return Estimate("full", len(found) + 1, sum(found) + table_rows)
+
+
+def _incremental(
+    followed: Iterable[Scan], states: Mapping[str, SourceState | None], windows: Mapping[str, Window]
+) -> Estimate:
+    scans = rows = 0
+    for scan in followed:
+        state, window = states[str(scan.source)], windows[str(scan.source)]
+        assert state is not None
+        reads_changes, reads_rows = scan.image in ("delta", "pair", "either"), scan.image in ("new", "old", "either")
+        scans += reads_changes + reads_rows
+        rows += reads_changes * sum(commit.rows for commit in state.between(window)) + reads_rows * state.rows
+    return Estimate("incremental", scans, rows)
+
+
+def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
+    """A way that was never gone is taken to be no worse than estimated, and as fast as the other where that is less."""
+    factor = factors.get(way.way, min(1.0, *factors.values()) if factors else 1.0)
+    return replace(way, seconds=round(way.unadjusted * factor, 3))
+
+
+def _factors(history: Iterable[Past]) -> dict[Way, float]:
+    """By how much the last run of each way was off; less the more runs since have gone the other way."""
+    found: dict[Way, float] = {}
+    for run in history:
+        found = {**{way: factor * FADES for way, factor in found.items()}, run.way: run.factor}
+    return found

@@ -1,0 +1,108 @@
+"""Conditions that let scans leave out files: they hold for all that is looked for, and for little else."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arctic_runtime.spark import bounds, execute
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UTC = datetime.timezone.utc
+VALUES: dict[str, tuple[Any, ...]] = {
+    "tinyint": (-128, 0, 127),
+    "bigint": (-(2**63), 0, 2**63 - 1),
+    "decimal(38,10)": (Decimal("-1234567890123456789.0123456789"), Decimal(0), Decimal("0.0000000001")),
+    "string": ("", "it's ${x} \\ \n`", "\U0001f600"),
+    "date": (datetime.date(1, 1, 1), datetime.date(1969, 12, 31), datetime.date(9999, 12, 31)),
+    # In Berlin the clock shows 02:30 twice on that day.
+    "timestamp": (
+        datetime.datetime(1900, 1, 1, 0, 0, 0, 1, UTC),
+        datetime.datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
+        datetime.datetime(2024, 10, 27, 1, 30, tzinfo=UTC),
+    ),
+}
+WRITTEN = ("list", "range")
+
+
+@pytest.fixture(params=WRITTEN)
+def few(request: pytest.FixtureRequest) -> int:
+    """A number of rows for which values are listed, or their ends are told."""
+    return bounds.MOST_VALUES if request.param == "list" else bounds.MOST_VALUES + 1
+
+
+@pytest.fixture
+def in_berlin(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_every_value_is_where_its_bounds_say(spark: SparkSession, few: int) -> None:
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
+    rows = spark.createDataFrame([*zip(*VALUES.values(), strict=True)], columns).coalesce(1)
+    found = bounds.bounds(rows, few)
+    assert found is not None
+    assert len(found) == len(VALUES)
+    assert rows.where(bounds.near(rows, few, bounds.SCANNED_ROWS + 1)).count() == 3
+    for place in range(len(VALUES)):
+        middle = rows.select(f"c{place}").orderBy(f"c{place}").offset(1).limit(1)
+        assert rows.where(bounds.near(middle, few, bounds.SCANNED_ROWS + 1)).count() == 1, place
+
+
+def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
+    rows = spark.sql("select * from values (1, cast(null as int), 0.0D), (2, 5, -0.0D) as t(a, b, c)")
+    found = bounds.bounds(rows, few)
+    assert found is not None
+    assert [bound.column for bound in found] == ["a"]
+    assert bounds.near(rows.select("b", "c"), few, bounds.SCANNED_ROWS + 1) == "true"
+    assert bounds.near(rows.where("a > 2"), few, bounds.SCANNED_ROWS + 1) == "false"
+    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == "true"
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_large_base_is_asked_only_where_its_changes_can_be(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
+    monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
+    seen: list[str] = []
+
+    def spy(*arguments: Any) -> Any:
+        seen.append(bounds.near(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(execute, "near", spy)
+    query = "select id, day, v from {s}"
+    model = lake.model("m", query, primary_key=["id"], partition_by=["day"], nodes=2)
+    columns = "id bigint, day date, v string"
+    days = [datetime.date(2024, 1, 1 + n) for n in range(4)]
+    rows = {n: (n, days[n % 4], "a") for n in range(40)}
+    batches: list[tuple[dict[int, tuple[Any, ...] | None], int]] = [
+        ({}, -1),
+        ({3: (3, days[3], "b"), 7: None, 100: (100, days[0], "c")}, 10),
+        ({11: (11, days[0], "moved"), 15: (15, None, "nowhere")}, 10),
+        ({15: (15, days[1], "back")}, 40),
+        ({200: (200, days[3], "new")}, 0),
+    ]
+    for batch, most in batches:
+        changed = {**rows, **batch}
+        rows = {n: row for n, row in changed.items() if row is not None}
+        before = lake.spark.table(lake.sql_name("m")) if most >= 0 else None
+        held = before.collect() if before is not None else []
+        lake.load("s", rows.values(), columns)
+        lake.run(model)
+        assert lake.rows(model) == sorted(map(tuple, rows.values()), key=repr)
+        if most >= 0:
+            old = lake.spark.createDataFrame(held, columns).alias("__arctic_t")
+            assert old.where(seen[-1]).count() <= most, seen[-1]
+    assert lake.broken(model) == []
