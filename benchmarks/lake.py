@@ -19,19 +19,21 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.spark.run import Outcome, Run
 from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.spark.statement import name as quoted
 
 NAMESPACE = "bench"
-EVENTS = "lake.bench.events"
+EVENTS = TableName("lake", NAMESPACE, "events")
 COLUMNS = ("id", "a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True)
 class Lake:
-    """A session, and the catalog it writes to."""
+    """A session, and the catalog it writes to; `events` is the landing table, and has changes to keys below `rows`."""
 
     spark: SparkSession
     reader: CatalogReader
     rows: int
+    events: TableName = EVENTS
 
     def run(self, model: Model) -> Outcome:
         return Run(model, self.reader, lambda: self.spark).run()
@@ -39,13 +41,13 @@ class Lake:
     def fill_events(self) -> None:
         """The landing table of change events, with one insert per row: six columns, `op` and `lsn`."""
         rows = self.spark.range(self.rows).select(*images(F.col("id"), 0), F.lit("c").alias("op"), _lsn(0))
-        rows.writeTo(EVENTS).using("iceberg").create()
+        rows.writeTo(quoted(*self.events.parts)).using("iceberg").create()
 
     def append_changes(self, fraction: float, turn: int) -> None:
         """Changes to keys scattered all over the table: nine updates to one delete of each ten."""
-        changed = self.spark.range(self.rows).where(_scattered(fraction, turn))
-        op = F.when(F.pmod(F.hash("id", F.lit(turn)), F.lit(10)) == 0, "d").otherwise("u")
-        changed.select(*images(F.col("id"), turn), op.alias("op"), _lsn(turn)).writeTo(EVENTS).append()
+        changed = self.spark.range(self.rows).where(scattered(fraction, turn))
+        rows = changed.select(*images(F.col("id"), turn), mostly_updates(turn).alias("op"), _lsn(turn))
+        rows.writeTo(quoted(*self.events.parts)).append()
 
 
 @contextlib.contextmanager
@@ -64,9 +66,9 @@ def lake(rows: int, settings: Mapping[str, str] | None = None) -> Iterator[Lake]
             environment.stop()
 
 
-def events_model(name: str, **config: Any) -> Model:
+def events_model(name: str, events: TableName = EVENTS, **config: Any) -> Model:
     """A keyed table over the events; `config` is what a user would write."""
-    view = changes_view(TableName("lake", NAMESPACE, "events"))
+    view = changes_view(events)
     declared = {
         "primary_key": "id",
         "input": "changes",
@@ -102,8 +104,19 @@ def total(rows: DataFrame) -> list[Any]:
     return rows.agg(F.count(F.lit(1)), *sums).collect()
 
 
-def _scattered(fraction: float, turn: int) -> Any:
+def scattered(fraction: float, turn: int) -> Any:
+    """Whether a row is one of those that a turn changes, by its `id`."""
     return F.pmod(F.hash("id", F.lit(1000 + turn)), F.lit(1_000_000)) < int(fraction * 1_000_000)
+
+
+def mostly_updates(turn: int) -> Any:
+    """What a turn does to a row, by its `id`: `u` nine times of ten, else `d`."""
+    return F.when(F.pmod(F.hash("id", F.lit(turn)), F.lit(10)) == 0, "d").otherwise("u")
+
+
+def differing(one: DataFrame, other: DataFrame) -> int:
+    """How many rows one has and the other has not, and the other way round."""
+    return int(one.exceptAll(other).unionAll(other.exceptAll(one)).count())
 
 
 def _lsn(turn: int) -> Any:

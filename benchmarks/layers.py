@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.statement import listed, statement
+from arctic_runtime.spark.statement import name as quoted
 from benchmarks.lake import COLUMNS, Lake, events_model, lake, query_model
 from benchmarks.measure import Measurement, ratio, seconds
 
@@ -16,10 +19,7 @@ _CUSTOMER_ROWS = (
     "select concat('name-', cast(id as string)) as d, concat('city-', cast(id % 50 as string)) as city, "
     "cast(id % 7 as int) as grade from lake.bench.customer_rows"
 )
-_JOIN = (
-    f"select {', '.join(f'f.{name}' for name in COLUMNS)}, c.city, c.grade "
-    "from lake.bench.facts f left join lake.bench.customers c on f.d = c.d"
-)
+_JOIN = "select {columns}, c.city, c.grade from {facts} f left join lake.bench.customers c on f.d = c.d"
 _SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined group by city, b"
 
 
@@ -28,12 +28,11 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     found: list[Measurement] = []
     with lake(rows) as bench:
         bench.fill_events()
-        bench.spark.range(CUSTOMERS).writeTo("lake.bench.customer_rows").using("iceberg").create()
         facts = events_model("facts", merge="on_read")
-        joined = query_model("joined", _JOIN, "id")
-        viewed = query_model("viewed", _JOIN, "id", merge="on_read")
+        joined = query_model("joined", join(facts.table), "id")
+        viewed = query_model("viewed", join(facts.table), "id", merge="on_read")
         sums = query_model("sums", _SUMS, ["city", "b"])
-        for model in (facts, query_model("customers", _CUSTOMER_ROWS, "d"), joined, viewed, sums):
+        for model in (facts, customers(bench), joined, viewed, sums):
             bench.run(model)
         for place, (fraction, (on_read, on_write)) in enumerate(TARGETS.items()):
             times = _turns(bench, facts, (viewed, joined, sums), fraction, rounds, 100 * (place + 1))
@@ -47,6 +46,18 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     return found
 
 
+def join(facts: TableName) -> str:
+    """The query of facts with the customers that they name."""
+    columns = listed(quoted("f", name) for name in COLUMNS)
+    return statement(_JOIN, columns=columns, facts=quoted(*facts.parts))
+
+
+def customers(bench: Lake) -> Model:
+    """The table of customers, with the rows to make it of."""
+    bench.spark.range(CUSTOMERS).writeTo("lake.bench.customer_rows").using("iceberg").create()
+    return query_model("customers", _CUSTOMER_ROWS, "d")
+
+
 def _turns(
     bench: Lake, facts: Model, models: tuple[Model, ...], fraction: float, rounds: int, first: int
 ) -> dict[str, list[float]]:
@@ -56,7 +67,7 @@ def _turns(
         bench.append_changes(fraction, first + turn)
         bench.run(facts)
         actions = {
-            "table": partial(_replace, bench, "plain", _JOIN),
+            "table": partial(_replace, bench, "plain", join(facts.table)),
             "table of sums": partial(_replace, bench, "s", _SUMS),
         }
         actions |= {model.table.name: partial(bench.run, model) for model in models}

@@ -13,17 +13,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure against its target. `at_least` tells which side of the target is the good one."""
+    """One figure against its target. `at_least` tells which side of the target is the good one.
+
+    A figure of somebody else's has no target, and nothing to hold.
+    """
 
     metric: str
     value: float
     unit: str
-    target: float
+    target: float | None
     at_least: bool
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
+        if self.target is None:
+            return True
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
@@ -56,12 +61,14 @@ def ratio(times: Mapping[str, Sequence[float]], slower: str, faster: str) -> flo
 
 def table(measurements: Sequence[Measurement]) -> str:
     """A line per figure."""
-    lines = []
-    for found in measurements:
-        sign = "≥" if found.at_least else "≤"
-        verdict = "holds" if found.holds else "MISSED"
-        lines.append(f"{found.metric:<52} {found.value:8.2f} {found.unit:<3} {sign} {found.target:<6g} {verdict}")
-    return "\n".join(lines)
+    return "\n".join(_line(found) for found in measurements)
+
+
+def _line(found: Measurement) -> str:
+    figure = f"{found.metric:<52} {found.value:8.2f} {found.unit:<3}"
+    if found.target is None:
+        return figure.rstrip()
+    return f"{figure} {'≥' if found.at_least else '≤'} {found.target:<6g} {'holds' if found.holds else 'MISSED'}"
 
 
 def write_json(measurements: Sequence[Measurement], file: Path) -> None:

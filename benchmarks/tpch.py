@@ -22,11 +22,18 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from benchmarks.lake import NAMESPACE, Lake, lake
+from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio, seconds
-from tests.spark.tpch import Question, columns_of, events_of, keyed_table, questions, write_inserts
-from tests.unit.incremental.duck import load_tpch
-from tests.unit.incremental.test_tpch import KEYS
+from benchmarks.tpch_models import (
+    KEYS,
+    Question,
+    columns_of,
+    events_of,
+    keyed_table,
+    load_tpch,
+    questions,
+    write_inserts,
+)
 
 LARGE = 10.0
 """From this scale on targets are higher, and answers are compared after the last batch alone, to save time."""
@@ -111,7 +118,8 @@ def _turns(
             seen.table.append(seconds(partial(_replace, bench, one)))
             _follow(bench, model, seen)
             if scale < LARGE or turn == rounds:
-                seen.differing = _differing(bench, model)
+                kept = bench.spark.table(_full(model.table.name))
+                seen.differing = differing(bench.spark.table(PLAIN), kept)
                 times[one].differing = max(times[one].differing, seen.differing)
             line = f"Q{one.number}: {seen.table[-1]:.2f} s, {seen.model[-1]:.2f} s {seen.ways[-1]}{_wrong(seen)}"
             print(f"    {line}", flush=True)
@@ -163,12 +171,6 @@ def _follow(bench: Lake, model: Model, seen: Times) -> None:
     seen.jobs.append(len(context.statusTracker().getJobIdsForGroup(group)))
     seen.ways.append(f"{outcome.mode} {outcome.reason}")
     seen.steps.append(outcome.timings)
-
-
-def _differing(bench: Lake, model: Model) -> int:
-    """How many rows the plain table has and ours has not, and the other way round."""
-    plain, kept = bench.spark.table(PLAIN), bench.spark.table(_full(model.table.name))
-    return int(plain.exceptAll(kept).unionAll(kept.exceptAll(plain)).count())
 
 
 def _measurements(times: Mapping[Question, Times], scale: float) -> list[Measurement]:

@@ -63,7 +63,7 @@ def _table(baseline: str) -> str:
 
 
 def _fill_plain(bench: Lake, table: str, mode: str) -> None:
-    writer = bench.spark.table(EVENTS).select(*COLUMNS).writeTo(table).using("iceberg")
+    writer = bench.spark.table(str(EVENTS)).select(*COLUMNS).writeTo(table).using("iceberg")
     for name in _PROPERTIES:
         writer = writer.tableProperty(name, mode)
     writer.create()
@@ -75,7 +75,7 @@ def _head(bench: Lake) -> int:
 
 def _set_news_aside(bench: Lake, start: int) -> None:
     """The new events in a table of their own, since a copy-on-write MERGE can't read a range of snapshots."""
-    bench.spark.read.option("start-snapshot-id", str(start)).table(EVENTS).writeTo(NEWS).using(
+    bench.spark.read.option("start-snapshot-id", str(start)).table(str(EVENTS)).writeTo(NEWS).using(
         "iceberg"
     ).createOrReplace()
 

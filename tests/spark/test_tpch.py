@@ -17,10 +17,20 @@ import pytest
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.statement import name as quoted
-from tests.spark.tpch import Question, columns_of, events_of, keyed_table, questions, write_events, write_inserts
+from benchmarks.tpch_models import (
+    KEYS,
+    Question,
+    columns_of,
+    events_of,
+    keyed_table,
+    load_tpch,
+    questions,
+    write_events,
+    write_inserts,
+)
 from tests.spark.warehouse import Warehouse
-from tests.unit.incremental.duck import connect, fetch, load_tpch
-from tests.unit.incremental.test_tpch import ADDED_UP, BATCHES, CHANGES, KEYS, REFUSED
+from tests.unit.incremental.duck import connect, fetch
+from tests.unit.incremental.test_tpch import ADDED_UP, BATCHES, CHANGES, REFUSED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2

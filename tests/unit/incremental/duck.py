@@ -10,11 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
-import duckdb_extension_tpch
 import sqlglot
 from sqlglot import exp
 
@@ -34,14 +32,6 @@ def connect() -> duckdb.DuckDBPyConnection:
     con.execute("use lake.raw")
     con.execute("pragma disable_optimizer")
     return con
-
-
-def load_tpch(con: duckdb.DuckDBPyConnection, scale: float) -> tuple[str, ...]:
-    """Makes the tables of TPC-H in the current schema and returns its queries, in DuckDB's own dialect."""
-    (extension,) = Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
-    con.load_extension(str(extension))
-    con.execute("call dbgen(sf = ?)", [scale])
-    return tuple(query for (query,) in con.execute("select query from tpch_queries() order by query_nr").fetchall())
 
 
 def load(

@@ -33,8 +33,9 @@ from arctic_runtime.plan.incremental.tree import (
     scans,
     walk,
 )
+from benchmarks.tpch_models import load_tpch
 from tests.unit.incremental.analysed_queries import QUERIES, REFUSALS, RELATIONS, VIEWS
-from tests.unit.incremental.duck import CATALOG, SCHEMA, alias, connect, fetch, load, load_tpch, rows
+from tests.unit.incremental.duck import CATALOG, SCHEMA, alias, connect, fetch, load, rows
 
 SEEDS = range(2, 12)
 

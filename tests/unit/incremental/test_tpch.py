@@ -24,45 +24,16 @@ from arctic_runtime.plan.incremental.render import input_name, query
 from arctic_runtime.plan.incremental.rules.terms import at
 from arctic_runtime.plan.incremental.totals import ROWS, TOTALS, Totals
 from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Node, column, columns
-from tests.unit.incremental.duck import CATALOG, SCHEMA, connect, load_tpch
+from benchmarks import tpch_models
+from benchmarks.tpch_models import KEYS, load_tpch
+from tests.unit.incremental.duck import CATALOG, SCHEMA, connect
 
 pytestmark = pytest.mark.slow
 
 IMAGES: tuple[Image, ...] = ("old", "new", "either", "delta")
 
-KEYS = {
-    "region": "r_regionkey",
-    "nation": "n_nationkey",
-    "supplier": "s_suppkey",
-    "customer": "c_custkey",
-    "part": "p_partkey",
-    "partsupp": "ps_partkey ps_suppkey",
-    "orders": "o_orderkey",
-    "lineitem": "l_orderkey l_linenumber",
-}
-
-RESULT_KEYS = {
-    1: "l_returnflag l_linestatus",
-    2: "s_name p_partkey",
-    3: "l_orderkey",
-    4: "o_orderpriority",
-    5: "n_name",
-    7: "supp_nation cust_nation l_year",
-    8: "o_year",
-    9: "nation o_year",
-    10: "c_custkey",
-    11: "ps_partkey",
-    12: "l_shipmode",
-    13: "c_count",
-    15: "s_suppkey",
-    16: "p_brand p_type p_size",
-    18: "o_orderkey",
-    20: "s_name",
-    21: "s_name",
-    22: "cntrycode",
-    23: "l_orderkey l_linenumber",
-}
-"""What identifies a row of each query's result; all others have one row."""
+RESULT_KEYS = {**tpch_models.RESULT_KEYS, 23: "l_orderkey l_linenumber"}
+"""What identifies a row of each query's result, LINES among them; all others have one row."""
 
 REFUSED = {
     6: "ONE_ROW",

@@ -8,13 +8,47 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import duckdb_extension_tpch
 import sqlglot
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from tests.unit.incremental.test_tpch import KEYS, RESULT_KEYS
+
+KEYS = {
+    "region": "r_regionkey",
+    "nation": "n_nationkey",
+    "supplier": "s_suppkey",
+    "customer": "c_custkey",
+    "part": "p_partkey",
+    "partsupp": "ps_partkey ps_suppkey",
+    "orders": "o_orderkey",
+    "lineitem": "l_orderkey l_linenumber",
+}
+"""What identifies a row of each table."""
+
+RESULT_KEYS = {
+    1: "l_returnflag l_linestatus",
+    2: "s_name p_partkey",
+    3: "l_orderkey",
+    4: "o_orderpriority",
+    5: "n_name",
+    7: "supp_nation cust_nation l_year",
+    8: "o_year",
+    9: "nation o_year",
+    10: "c_custkey",
+    11: "ps_partkey",
+    12: "l_shipmode",
+    13: "c_count",
+    15: "s_suppkey",
+    16: "p_brand p_type p_size",
+    18: "o_orderkey",
+    20: "s_name",
+    21: "s_name",
+    22: "cntrycode",
+}
+"""What identifies a row of each query's result; all others have one row."""
 
 Name = Callable[[str], TableName]
 """The full name of a table."""
@@ -39,6 +73,14 @@ class Question:
         """The answer as a table that is kept; `config` is what a user would write."""
         table = name(f"q{self.number}")
         return Model(table, self.spark, configure({"primary_key": list(self.key), **config}, table.name))
+
+
+def load_tpch(con: duckdb.DuckDBPyConnection, scale: float) -> tuple[str, ...]:
+    """Makes the tables of TPC-H in the current schema and returns its queries, in DuckDB's own dialect."""
+    (extension,) = Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
+    con.load_extension(str(extension))
+    con.execute("call dbgen(sf = ?)", [scale])
+    return tuple(query for (query,) in con.execute("select query from tpch_queries() order by query_nr").fetchall())
 
 
 def questions(texts: Sequence[str], name: Name) -> Iterator[Question]:

@@ -1,0 +1,152 @@
+"""A pipeline of models that follow their sources, against the same one written by hand as dbt's incremental models.
+
+Both are dbt projects in `pipelines`: facts and customers as change events tell them, a join of the two, and sums of the
+join by few groups. Hand-written models merge what is newer than the newest row that they have. They run on the same
+adapter, and Iceberg merges as it is told to: by writing files anew, which is its default, or with deletion vectors.
+They never see that a row is gone, so the rows that are wrong after the last batch are counted too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.statement import statement
+from benchmarks.batches import EVENTS, LANDING, land
+from benchmarks.lake import NAMESPACE, Lake, differing, lake
+from benchmarks.measure import Measurement, ratio
+from benchmarks.upsert import BASELINES
+
+OURS = "ours"
+PROJECTS = Path(__file__).parent / "pipelines"
+
+_NOW = """select * except (place) from (
+    select *, row_number() over (partition by {key} order by lsn desc) as place from {events}
+) where place = 1 and op <> 'd'"""
+_JOINED = """select f.id, f.customer_id, f.grp, f.amount, f.note, coalesce(c.city, 'unknown') as city, c.grade,
+    greatest(f.updated_at, c.updated_at) as updated_at
+from facts f left join customers c on c.customer_id = f.customer_id"""
+_SUMS = "select city, grp, count(*) as facts, sum(amount) as total from dwd_facts group by city, grp"
+
+
+@dataclass
+class Way:
+    """One way to run the pipeline: its project and target, and what was seen of each batch.
+
+    `taken` are the seconds of all models together, and `models` those of each with what was said of it, as dbt tells.
+    A hand-written target is called after the write mode that its tables have.
+    """
+
+    name: str
+    project: Path
+    target: str
+    taken: list[float] = field(default_factory=list)
+    models: list[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def schema(self) -> str:
+        return self.target.replace("-", "_")
+
+
+def measure(rows: int, rounds: int = 3) -> list[Measurement]:
+    """The seconds of each hand-written pipeline divided by ours, and the rows that are wrong after the last batch."""
+    ways = [Way(OURS, PROJECTS / "arctic", "arctic")]
+    ways += [Way(name, PROJECTS / "merge", mode) for name, mode in BASELINES.items()]
+    with lake(rows) as bench:
+        folder = _prepare(bench, ways)
+        for turn in range(rounds + 2):
+            land(bench, turn)
+            for way in ways:
+                _follow(way, folder, turn)
+        wrong = _wrong_rows(bench, ways)
+    return _measurements(ways, wrong)
+
+
+def _prepare(bench: Lake, ways: Sequence[Way]) -> Path:
+    """Makes the landing schema and a profile with a target for each way; returns the profile's folder."""
+    profile = bench.reader.profile
+    bench.reader.create_namespace(LANDING)
+    folder = Path(profile.catalog_properties["warehouse"]) / "dbt"
+    folder.mkdir()
+    target = {
+        "type": "arctic",
+        "warehouse": profile.catalog_properties["warehouse"],
+        "master": profile.master,
+        "server_side_parameters": dict(profile.settings),
+        "threads": 1,
+    }
+    outputs = {way.target: {**target, "schema": way.schema} for way in ways}
+    # What is JSON is YAML too.
+    (folder / "profiles.yml").write_text(json.dumps({"pipelines": {"target": ways[0].target, "outputs": outputs}}))
+    return folder
+
+
+def _follow(way: Way, folder: Path, turn: int) -> None:
+    """One `dbt run`; the first builds the tables and the second warms up, and neither is counted."""
+    results = _run(way, folder)
+    taken = sum(result["execution_time"] for result in results)
+    title = f"round {turn - 1}" if turn > 1 else ("warm-up" if turn else "first load")
+    print(f"  {title}: {way.name}: {taken:.2f} s", flush=True)
+    if turn > 1:
+        way.taken.append(taken)
+        way.models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
+
+
+def _run(way: Way, folder: Path) -> list[dict[str, Any]]:
+    from dbt.cli.main import dbtRunner
+
+    target = folder / way.schema
+    where = ["--project-dir", str(way.project), "--profiles-dir", str(folder), "--target", way.target]
+    output = ["--target-path", str(target), "--log-path", str(target / "logs")]
+    outcome = dbtRunner().invoke(["--quiet", "--log-level", "none", "run", *where, *output])
+    if not outcome.success:
+        raise RuntimeError(f"dbt run of {way.name} failed: {outcome.exception or outcome.result}")
+    results: list[dict[str, Any]] = json.loads((target / "run_results.json").read_text())["results"]
+    return results
+
+
+def _shown(result: Mapping[str, Any]) -> str:
+    return f"{result['execution_time']:.2f} s {result['adapter_response'].get('_message', '')}"
+
+
+def _wrong_rows(bench: Lake, ways: Sequence[Way]) -> dict[str, dict[str, int]]:
+    """By way and table, the rows that it has and the query over the newest events has not, and the other way round."""
+    _write_truth(bench)
+    return {way.name: {table: _wrong(bench, way, table) for table in ("dwd_facts", "dws_sums")} for way in ways}
+
+
+def _write_truth(bench: Lake) -> None:
+    """The two queries in full, over rows that the events alone tell."""
+    spark = bench.spark
+    for of, key in (("facts", "id"), ("customers", "customer_id")):
+        newest = statement(_NOW, key=quoted(key), events=quoted(*EVENTS[of].parts))
+        spark.sql(newest).createOrReplaceTempView(of)
+    for table, query in (("dwd_facts", _JOINED), ("dws_sums", _SUMS)):
+        right = quoted("lake", NAMESPACE, table)
+        spark.sql(query).writeTo(right).using("iceberg").create()
+        spark.table(right).createOrReplaceTempView(table)
+
+
+def _wrong(bench: Lake, way: Way, table: str) -> int:
+    right = bench.spark.table(quoted("lake", NAMESPACE, table))
+    kept = bench.spark.table(quoted("lake", way.schema, table))
+    found = differing(right, kept.select(*right.columns))
+    print(f"  {way.name}: {table}: {found:,} wrong rows", flush=True)
+    return found
+
+
+def _measurements(ways: Sequence[Way], wrong: Mapping[str, Mapping[str, int]]) -> list[Measurement]:
+    times = {way.name: way.taken for way in ways}
+    detail = {way.name: {"seconds": [round(one, 2) for one in way.taken], "models": way.models} for way in ways}
+    faster = [
+        Measurement(f"pipeline: {name} / ours", ratio(times, name, OURS), "x", 1.0, True, detail) for name in BASELINES
+    ]
+    rows = [
+        Measurement(f"pipeline: wrong rows, {name}", sum(found.values()), "", 0 if name == OURS else None, False, found)
+        for name, found in wrong.items()
+    ]
+    return faster + rows
