@@ -43,11 +43,16 @@ class Lake:
         rows = self.spark.range(self.rows).select(*images(F.col("id"), 0), F.lit("c").alias("op"), _lsn(0))
         rows.writeTo(quoted(*self.events.parts)).using("iceberg").create()
 
-    def append_changes(self, fraction: float, turn: int) -> None:
-        """Changes to keys scattered all over the table: nine updates to one delete of each ten."""
-        changed = self.spark.range(self.rows).where(scattered(fraction, turn))
+    def append_changes(self, fraction: float, turn: int, first: int = 0) -> None:
+        """Changes to a part of the keys from `first` on, scattered all over them: nine updates to one delete of ten."""
+        changed = self.spark.range(first, self.rows).where(scattered(fraction, turn))
         rows = changed.select(*images(F.col("id"), turn), mostly_updates(turn).alias("op"), _lsn(turn))
         rows.writeTo(quoted(*self.events.parts)).append()
+
+    def replace(self, table: str, query: str) -> None:
+        """What a model materialized as a table does in each run."""
+        made = TableName("lake", NAMESPACE, table)
+        self.spark.sql(query).writeTo(quoted(*made.parts)).using("iceberg").createOrReplace()
 
 
 @contextlib.contextmanager

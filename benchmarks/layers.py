@@ -20,7 +20,7 @@ _CUSTOMER_ROWS = (
     "cast(id % 7 as int) as grade from lake.bench.customer_rows"
 )
 _JOIN = "select {columns}, c.city, c.grade from {facts} f left join lake.bench.customers c on f.d = c.d"
-_SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined group by city, b"
+SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined group by city, b"
 
 
 def measure(rows: int, rounds: int = 2) -> list[Measurement]:
@@ -31,7 +31,7 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
         facts = events_model("facts", merge="on_read")
         joined = query_model("joined", join(facts.table), "id")
         viewed = query_model("viewed", join(facts.table), "id", merge="on_read")
-        sums = query_model("sums", _SUMS, ["city", "b"])
+        sums = query_model("sums", SUMS, ["city", "b"])
         for model in (facts, customers(bench), joined, viewed, sums):
             bench.run(model)
         for place, (fraction, (on_read, on_write)) in enumerate(TARGETS.items()):
@@ -67,8 +67,8 @@ def _turns(
         bench.append_changes(fraction, first + turn)
         bench.run(facts)
         actions = {
-            "table": partial(_replace, bench, "plain", join(facts.table)),
-            "table of sums": partial(_replace, bench, "s", _SUMS),
+            "table": partial(bench.replace, "plain", join(facts.table)),
+            "table of sums": partial(bench.replace, "s", SUMS),
         }
         actions |= {model.table.name: partial(bench.run, model) for model in models}
         for name, action in actions.items():
@@ -77,8 +77,3 @@ def _turns(
             if turn:
                 times.setdefault(name, []).append(taken)
     return times
-
-
-def _replace(bench: Lake, table: str, query: str) -> None:
-    """What a model materialized as a table does in each run."""
-    bench.spark.sql(query).writeTo(f"lake.bench.{table}").using("iceberg").createOrReplace()
