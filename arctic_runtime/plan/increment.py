@@ -22,7 +22,7 @@ from arctic_runtime.plan.reads import Reads
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
     Pairs: "changed rows are joined to the rest of the query, each together with what it was before",
-    Totals: "what changes add to the sums and counts of each group is added to those that are kept",
+    Totals: "what changes add to the sums, counts and extremes of each group is added to those that are kept",
     Units: "the keys of rows that may differ are worked out, and these rows are computed again",
 }
 MOST_CHANGED = 0.3

@@ -2,30 +2,44 @@
 
 They are written before the change rows are committed, under the same run's token, and are of no meaning until that
 commit names them: after a death between the two, the totals that the last commit names are still there.
+
+Groups whose extreme went are computed again from the sources, and they alone. Whether there are any is asked once the
+totals are added up, which has to be done anyway; where there are none, the sources are not looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
 from arctic_runtime.plan.decide import RUN, TOTALS, last_run
+from arctic_runtime.plan.increment import Upstreams, analysis
 from arctic_runtime.plan.incremental.exact import digits
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.incremental.totals import ROWS, Totals
-from arctic_runtime.plan.incremental.totals import TOTALS as GIVEN
+from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, possible_totals
 from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import as_key, column, match, read_table
 from arctic_runtime.spark.statement import name
 
+Register = Callable[[Sequence[Node]], None]
+Hold = Callable[[DataFrame], DataFrame]
+
+# Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
+_BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
+_LOST = "__arctic_is_lost"
 _MOST_BEHIND = 34
 """Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
 
@@ -38,12 +52,7 @@ class Followed:
     before: DataFrame | None
 
 
-def follow(
-    context: Context,
-    plan: Totals,
-    register: Callable[[Sequence[Node]], None],
-    hold: Callable[[DataFrame], DataFrame],
-) -> Followed | None:
+def follow(context: Context, plan: Totals, register: Register, hold: Hold) -> Followed | None:
     """Brings the kept totals up to date, and makes them where there are none; None where they can't be added up.
 
     `register` makes the images that trees read, and `hold` marks rows that are read more than once.
@@ -57,17 +66,39 @@ def follow(
             return None
         everything = hold(made)
         _write(context, everything)
-        return Followed(_shown(spark, everything, plan), None)
+        return Followed(_shown(spark, everything, plan, _AFTER), None)
     moved = hold(spark.sql(render(plan.moved)))
-    now = hold(_added(before, moved, plan))
+    now = _moved_on(spark, before, moved, plan, register, hold)
     _write(context, now)
-    first, last = (_shown(spark, _of_groups(found, moved, plan.keys), plan) for found in (before, now))
-    return Followed(last, first)
+    was, is_now = (_of_groups(found, moved, plan.keys) for found in (before, now))
+    return Followed(_shown(spark, is_now, plan, _AFTER), _shown(spark, was, plan, _BEFORE))
 
 
 def fingerprint(plan: Totals) -> str:
     """Changes whenever other totals, or totals in another order, are kept."""
     return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
+
+
+def plan_of(model: Model, upstreams: Upstreams, kept: str) -> Totals | None:
+    """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
+    try:
+        analysed, key = analysis(model, upstreams)
+    except NotMaintained:
+        return None
+    plans = possible_totals(analysed.tree, key, analysed.types)
+    return next((plan for plan in plans if fingerprint(plan) == kept), None)
+
+
+def differing(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+    """Groups whose totals are not those that the sources give, each with both; reads the images of `plan.state`."""
+    kept = read(spark, model, snapshot, plan)
+    made = typed_as(spark.sql(render(plan.state)), kept)
+    keys, values = [column(key) for key in plan.keys], F.struct(*[column(part) for part in plan.names])
+    wrong = kept.exceptAll(made).select(*keys, values.alias("kept"))
+    right = made.exceptAll(kept).select(*keys, values.alias("computed"))
+    both = wrong.unionByName(right, allowMissingColumns=True).groupBy(*keys)
+    found = both.agg(F.max("kept").alias("kept"), F.max("computed").alias("computed"))
+    return found.where(F.col("kept").isNotNull() | F.col("computed").isNotNull())
 
 
 def _made(spark: SparkSession, plan: Totals) -> DataFrame | None:
@@ -76,7 +107,7 @@ def _made(spark: SparkSession, plan: Totals) -> DataFrame | None:
         made = spark.sql(render(plan.state))
     except AnalysisException:
         return None
-    sizes = [digits(dict(made.dtypes)[total]) for total in plan.names]
+    sizes = [digits(dict(made.dtypes)[part]) for part in plan.sums]
     return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
 
 
@@ -86,39 +117,89 @@ def _kept(context: Context, plan: Totals) -> DataFrame | None:
     last = last_run(state.changes)
     if state.totals is None or last is None or last.get(TOTALS) != fingerprint(plan):
         return None
-    return read_table(context.spark, context.model.table.totals, state.totals).toDF(*plan.keys, *plan.names)
+    return read(context.spark, context.model, state.totals, plan)
 
 
-def _added(totals: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
-    """The totals after what has moved is added, in their own types; groups without rows are gone."""
-    types = dict(totals.dtypes)
-    sums = [F.sum(column(total)).cast(types[total]).alias(total) for total in plan.names]
-    names = [*plan.keys, *plan.names]
+def read(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+    """The totals that a plan kept in a snapshot."""
+    return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
+
+
+def _moved_on(
+    spark: SparkSession, before: DataFrame, moved: DataFrame, plan: Totals, register: Register, hold: Hold
+) -> DataFrame:
+    """The totals after what has moved; groups that are lost are computed again, all of their totals together."""
+    added = hold(_added(before, moved, plan))
+    if not plan.extremes:
+        return added
+    lost, kept = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
+    if lost.isEmpty():
+        return kept
+    if plan.keys:
+        lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
+    # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
+    register((plan.moved, plan.again, plan.result))
+    return hold(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)))
+
+
+def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
+    """The totals after what has moved is added, in their own types; groups without rows are gone.
+
+    Where extremes are kept, the column _LOST tells groups that what went took one of.
+    """
+    types = dict(before.dtypes)
+    gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
+    came = typed_as(moved, before, gone)
     # In one part nothing has to be put together by its key, and there is little of it.
-    both = totals.unionAll(moved.select(*[column(kept).cast(types[kept]).alias(kept) for kept in names]))
-    found = both.coalesce(1).groupBy(*[column(key) for key in plan.keys]).agg(*sums)
-    return found.where(column(ROWS) != 0) if plan.keys else found
+    both = before.withColumns({part: F.lit(None).cast(kind) for part, kind in gone.items()}).unionAll(came)
+    sums = [F.sum(column(part)).cast(types[part]).alias(part) for part in plan.sums]
+    ends = [
+        _EXTREMES[extreme.kind](column(part)).alias(part)
+        for extreme in plan.extremes
+        for part in (extreme.name, extreme.gone)
+    ]
+    found = both.coalesce(1).groupBy(*[column(key) for key in plan.keys]).agg(*sums, *ends)
+    found = found.where(column(ROWS) != 0) if plan.keys else found
+    if not plan.extremes:
+        return found
+    is_lost = reduce(or_, [_is_lost(found.kind, found.name, found.gone) for found in plan.extremes])
+    return found.withColumn(_LOST, is_lost).drop(*gone)
 
 
-def _of_groups(totals: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
+_EXTREMES: Mapping[str, Callable[[Expression], Expression]] = {"min": F.min, "max": F.max}
+
+
+def _is_lost(kind: str, name: str, gone: str) -> Expression:
+    """Whether nothing that is left is known to be more extreme than what is gone."""
+    is_beyond = column(name) < column(gone) if kind == "min" else column(name) > column(gone)
+    return column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
+
+
+def typed_as(rows: DataFrame, kept: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
+    """Totals in the types that they are kept in, and further columns in theirs."""
+    types = {**dict(kept.dtypes), **(more or {})}
+    return rows.select(*[column(part).cast(kind).alias(part) for part, kind in types.items()])
+
+
+def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The totals of those groups that have moved; a null is a group's key as any value is."""
     if not keys:
-        return totals
+        return rows
     touched = moved.select(*as_key(keys)).hint("broadcast")
-    return totals.join(touched, match(totals, keys, null_safe=True), "left_semi")
+    return rows.join(touched, match(rows, keys, null_safe=True), "left_semi")
 
 
-def _shown(spark: SparkSession, totals: DataFrame, plan: Totals) -> DataFrame:
+def _shown(spark: SparkSession, rows: DataFrame, plan: Totals, view: str) -> DataFrame:
     """The rows of the query, in the tree's columns, that follow from totals."""
-    totals.coalesce(1).createOrReplaceTempView(name(GIVEN))
-    return spark.sql(render(plan.result))
+    rows.coalesce(1).createOrReplaceTempView(name(view))
+    return spark.sql(render(plan.result_of(view)))
 
 
-def _write(context: Context, totals: DataFrame) -> None:
+def _write(context: Context, rows: DataFrame) -> None:
     """Replaces the kept totals by this run's; earlier ones can still be read as of their snapshot."""
     table = context.model.table.totals
-    places = [column(kept).alias(f"total_{i}") for i, kept in enumerate(totals.columns)]
-    writer = totals.select(*places).coalesce(1).writeTo(name(*table.parts)).using("iceberg")
+    places = [column(kept).alias(f"total_{i}") for i, kept in enumerate(rows.columns)]
+    writer = rows.select(*places).coalesce(1).writeTo(name(*table.parts)).using("iceberg")
     writer = writer.tableProperty("format-version", "3").tableProperty(KIND, "totals")
     writer = writer.option(f"snapshot-property.{RUN}", context.token)
     attempt(writer.createOrReplace, f"write {table}")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.observe import last_with_other_columns
+from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Request, consumed, decide, last_run
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark import events
+from arctic_runtime.plan.incremental.tree import Node, scans
+from arctic_runtime.spark import events, increments, totals
 from arctic_runtime.spark.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, comparable, state_changes
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
@@ -51,6 +55,7 @@ def verify(run: Run) -> tuple[Finding, ...]:
         _query_gives_the_table(run, state, upstreams),
         _changes_fold_to_the_table(run, state),
         _keys_are_unique(run, state),
+        *_totals_are_right(run, state, upstreams),
         *_history(run, state),
     )
 
@@ -104,6 +109,38 @@ def _keys_are_unique(run: Run, state: TableState) -> Finding:
     return _finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1))
 
 
+def _totals_are_right(run: Run, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
+    """Of the versions that the newest run read, to which they belong, whatever has come since."""
+    check = "the totals are those of the rows that were read"
+    last = last_run(state.changes)
+    if state.totals is None or last is None:
+        return
+    plan = totals.plan_of(run.model, upstreams, last[decisions.TOTALS])
+    if plan is None:
+        yield Finding(check, left_out="they are of another query; run it first")
+        return
+    read = consumed(last)
+    gone = _not_kept(plan.state, upstreams, read)
+    if gone:
+        yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
+        return
+    windows = {of: Window(of, None, version) for of, version in read.items()}
+    increments.register_images(run.session(), (plan.state,), upstreams, windows)
+    yield _finding(check, totals.differing(run.session(), run.model, state.totals, plan))
+
+
+def _not_kept(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:
+    """The sources of a tree of which the version that was read can't be read again."""
+    names = dict.fromkeys(str(scan.source) for scan in scans(tree))
+    return [of for of in names if of not in read or not _is_kept(upstreams.states[of], read[of])]
+
+
+def _is_kept(source: SourceState | None, version: Version) -> bool:
+    if source is None or source.version.table != version.table:
+        return False
+    return source.keeps(version) if source.kind == "changes" else version.snapshot in source.snapshots
+
+
 def _compared(run: Run, state: TableState, expected: DataFrame, check: str) -> Finding:
     """What would have to change for the table to be as expected."""
     shape = run.shape_of(state, columns_of(expected))
@@ -129,8 +166,8 @@ def _history(run: Run, state: TableState) -> Iterable[Finding]:
 
 def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
     key = [column(part) for part in shape.key] or [F.lit(0)]
-    order = Window.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
-    copies = Window.partitionBy(*key, F.col("__arctic_place")).orderBy(F.col(SEQUENCE))
+    order = Over.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
+    copies = Over.partitionBy(*key, F.col("__arctic_place")).orderBy(F.col(SEQUENCE))
     image = F.struct(*[column(kept.name) for kept in shape.rest] or [F.lit(True).alias("exists")])
     return changes.withColumn("__arctic_place", F.col(COMMIT_ORDER)).withColumns(
         {

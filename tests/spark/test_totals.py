@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
+from arctic_runtime.observe import KIND
+from arctic_runtime.plan.decide import RUN, last_run
+from arctic_runtime.spark import images
 from arctic_runtime.spark import run as runs
-from arctic_runtime.spark.frames import column
+from arctic_runtime.spark.frames import column, read_table
 from tests.spark.warehouse import Warehouse
 
 AMOUNTS = (None, Decimal(0), Decimal(1), Decimal("7.25"), Decimal(-3))
@@ -33,7 +37,16 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
         "select coalesce(shop, '-') as shop, sum(items) as items from {sales} group by coalesce(shop, '-') "
         "having sum(amount) > 10",
     ),
-    "one row": ([], "select count(*) as n, sum(amount) as amount, avg(amount) as mean from {sales} where items > 3"),
+    "extremes": (
+        "shop",
+        "select shop, min(amount) as least, max(amount) filter (where items > 2) as most, max(items) as items, "
+        "min(cast(items as smallint)) as few, count(*) as n from {sales} where shop is not null group by shop",
+    ),
+    "one row": (
+        [],
+        "select count(*) as n, sum(amount) as amount, avg(amount) as mean, min(amount) as least, max(shop) as last "
+        "from {sales} where items > 3",
+    ),
 }
 
 
@@ -68,7 +81,8 @@ def batch(lake: Warehouse, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["sums", "one row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("means", "having"))]
+    "kind",
+    ["extremes", "one row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sums", "means", "having"))],
 )
 def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind: str) -> None:
     key, sql = QUERIES[kind]
@@ -82,6 +96,81 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         assert lake.run(model).mode == "incremental"
         assert lake.state(model).totals is not None
         assert lake.broken(model) == []
+
+
+@pytest.mark.slow
+def test_the_sources_are_read_only_where_an_extreme_went(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    batch(lake, 1)
+    lake.run(sales)
+    lake.run(model)
+    for place, (action, is_read) in enumerate((("u", False), ("u", False), ("d", True))):
+        lake.append("landed", [(70, "a", Decimal(1000), 9, 0.5, action, 900 + place)], f"{SALES}, op string, lsn int")
+        lake.append("landed", [(71 + place, "b", None, 3, 0.5, "u", 900)], f"{SALES}, op string, lsn int")
+        lake.run(sales)
+        with monkeypatch.context() as patched:
+            patched.setattr(images, "rows_at", _dies)
+            with pytest.raises(KeyboardInterrupt) if is_read else nullcontext():
+                lake.run(model)
+        lake.run(model)
+        assert lake.broken(model) == []
+    assert lake.state(model).totals is not None
+
+
+@pytest.mark.slow
+def test_what_groups_are_of_and_what_they_are_asked_for_may_be_columns_of_one_table(lake: Warehouse) -> None:
+    lake.append(
+        "shops", [("a", "n", "s"), ("b", "s", "n"), ("d", "s", None)], "shop string, region string, near string"
+    )
+    sql = (
+        "select region, most from (select p.region, max(s.amount) as most from {sales} s join {shops} p "
+        "on p.shop = s.shop group by p.region) g where exists (select 1 from {shops} o where o.near = g.region)"
+    )
+    sales, model = landed(lake), lake.model("kept", sql, primary_key="region", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    for place, action in enumerate("uud"):
+        lake.append("landed", [(70, "a", Decimal(1000), 9, 0.5, action, 100 + place)], f"{SALES}, op string, lsn int")
+        batch(lake, place + 2)
+        lake.run(sales)
+        lake.run(model)
+        assert lake.state(model).totals is not None
+        assert lake.broken(model) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_totals_that_are_not_those_of_the_query_are_found(lake: Warehouse, is_behind: bool) -> None:
+    sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    batch(lake, 1)
+    lake.run(sales)
+    lake.run(model)
+    if is_behind:
+        batch(lake, 2)
+        lake.run(sales)
+    assert lake.broken(model) == []
+    spoil_totals(lake, model)
+    (found,) = lake.broken(model)
+    assert found.startswith("the totals are those of the rows that were read")
+    assert "computed" in found
+    assert "kept" in found
+
+
+def spoil_totals(lake: Warehouse, model: Model) -> None:
+    """Puts others, with one row more in each group, in the place of the newest run's totals, as if it had kept them."""
+    state = lake.state(model)
+    last = last_run(state.changes)
+    assert state.totals is not None
+    assert last is not None
+    kept = read_table(lake.spark, model.table.totals, state.totals)
+    spoiled = lake.spark.createDataFrame(kept.withColumn("total_1", column("total_1") + 1).collect(), kept.schema)
+    lake.reader.catalog.drop_table((lake.namespace, "kept__totals"))
+    writer = spoiled.writeTo(lake.sql_name("kept__totals")).tableProperty("format-version", "3")
+    writer.tableProperty(KIND, "totals").option(f"snapshot-property.{RUN}", last[RUN]).create()
 
 
 @pytest.mark.slow

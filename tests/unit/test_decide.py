@@ -133,7 +133,11 @@ def test_a_table_that_is_a_query_follows_what_it_reads_or_is_recomputed_for_a_re
         ("select id from ods.up limit 3", "LIMIT", "select with limit"),
         ("select id, count(*) from ods.up group by rollup(id)", "GROUPING_SETS", "ROLLUP, CUBE or GROUPING SETS"),
         ("select twice(id) as id from ods.up", "UNKNOWN_FUNCTION", "twice is none of Spark's functions"),
-        ("select count(distinct id) as id from ods.up", "EVERYTHING_AFFECTED", "an aggregate without groups has changed"),
+        (
+            "select count(distinct id) as id from ods.up",
+            "EVERYTHING_AFFECTED",
+            "an aggregate without groups has changed",
+        ),
         ("select nothing as id from ods.up", "UNRESOLVED", "nothing is no column that is known"),
     ],
 )

@@ -40,7 +40,7 @@ SURFACE = {
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
-    "plan.incremental.totals": "ROWS TOTALS Totals totals",
+    "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",

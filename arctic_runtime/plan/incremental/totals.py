@@ -1,23 +1,29 @@
-"""Sums and counts of few groups, kept by adding to them what changes add."""
+"""Sums, counts and extremes of few groups, kept by adding to them what changes add."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.average import average, is_averaged
-from arctic_runtime.plan.incremental.conditions import conjunction
-from arctic_runtime.plan.incremental.exact import digits, is_exact, is_whole
-from arctic_runtime.plan.incremental.inferred import type_of
-from arctic_runtime.plan.incremental.nulls import is_never_null, never_null
+from arctic_runtime.plan.incremental.aggregates import Kept, total
+from arctic_runtime.plan.incremental.extremes import (
+    Extreme,
+    Values,
+    came_and_went,
+    extreme_of,
+    made_good,
+    netted,
+)
+from arctic_runtime.plan.incremental.nulls import never_null
+from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.reach import changing, why_all
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta
-from arctic_runtime.plan.incremental.rules.terms import changes, present, signed
-from arctic_runtime.plan.incremental.scope import text
+from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.terms import changes, present, project, signed
 from arctic_runtime.plan.incremental.tree import (
     WEIGHT,
     Aggregate,
@@ -31,11 +37,16 @@ from arctic_runtime.plan.incremental.tree import (
     column,
     columns,
     map_children,
+    scans,
+    walk,
 )
 from arctic_runtime.plan.incremental.unique import is_unique
 
 TOTALS = "__arctic_totals"
 """The name of the groups' totals, from which `Totals.result` computes the rows that the query shows."""
+
+LOST = "__arctic_lost"
+"""The name of the keys of groups whose totals are to be computed again."""
 
 ROWS = "__arctic_rows"
 """The total that is the number of a group's rows; a group with none is no group."""
@@ -43,19 +54,33 @@ ROWS = "__arctic_rows"
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals are numbers that add up: counts, and sums of exact numbers, 0 where there is nothing to sum.
+    """Totals are numbers that add up, counts and sums of exact numbers, 0 where there is nothing to sum; and extremes.
 
     `state` computes them for all groups of the sources as they are now, `moved` what the changes add to them, for
-    the groups that they touch; both have the columns `keys` and then `names`, of which the first is ROWS. `result`
-    has the query's columns and reads totals as `Given(TOTALS, (*keys, *names))`; each group gives it rows of its own.
-    Without `keys` there is one group, which is there even when it is empty.
+    the groups that they touch; both have the columns `keys` and then `names`, of which the first is ROWS and the last
+    are those of `extremes`; after them `moved` has what of these is gone. `again` is the state of lost groups, whose
+    keys it reads as `Given(LOST, keys)`. `result` has the query's columns and reads totals as
+    `Given(TOTALS, (*keys, *names))`; each group gives it rows of its own. Without `keys` there is one group, which is
+    there even when it is empty.
     """
 
     keys: tuple[str, ...]
     names: tuple[str, ...]
     state: Node
     moved: Node
+    again: Node
     result: Node
+    extremes: tuple[Extreme, ...] = ()
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The names of those that add up."""
+        return self.names[: len(self.names) - len(self.extremes)]
+
+    def result_of(self, name: str) -> Node:
+        """The result of totals that are at hand under another name."""
+        given = next(node for node in walk(self.result) if isinstance(node, Given) and node.name == TOTALS)
+        return _replaced(self.result, given, replace(given, name=name))
 
 
 def totals(tree: Node, key: tuple[str, ...], changed: frozenset[TableName], types: Mapping[str, str]) -> Totals | None:
@@ -74,6 +99,16 @@ def totals(tree: Node, key: tuple[str, ...], changed: frozenset[TableName], type
     if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
         return None
     return plan
+
+
+def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Totals]:
+    """All ways to keep a result by totals, whichever source changes.
+
+    What is kept does not depend on what has changed as long as it is in the same groups.
+    """
+    found = pushed_down(tree)
+    plans = (totals(found, key, frozenset({source}), types) for source in dict.fromkeys(s.source for s in scans(found)))
+    return (plan for plan in plans if plan is not None)
 
 
 def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
@@ -95,19 +130,23 @@ def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Di
 def _planned(
     tree: Node, found: Node, groups: Aggregate, changed: frozenset[TableName], types: Mapping[str, str]
 ) -> Totals | None:
-    kept = _Kept(types, never_null(groups.child, frozenset()), is_one=not groups.keys)
-    values = [(name, _value(call, kept)) for name, call in groups.aggregates]
+    kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
+    values = [(name, total(call, kept)) for name, call in groups.aggregates]
     made = tuple((name, value) for name, value in values if value is not None)
     if len(made) < len(values):
         return None
-    names = (ROWS, *(name for name, _ in kept.made.values()))
+    extremes = tuple(extreme for extreme, _ in kept.extremes.values())
+    names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
     shown = Project(Given(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
+    state = _state(signed(groups.child, 1), groups.keys, kept)
     return Totals(
         keys=groups.keys,
         names=names,
-        state=_added_up(signed(groups.child, 1), groups.keys, kept),
-        moved=_added_up(present(delta(groups.child, changed)), groups.keys, kept),
+        state=state,
+        moved=_moved(present(delta(groups.child, changed)), groups.keys, kept),
+        again=restrict(state, groups.keys, Given(LOST, groups.keys)) if groups.keys else state,
         result=_replaced(tree, found, shown),
+        extremes=extremes,
     )
 
 
@@ -115,109 +154,28 @@ def _replaced(node: Node, old: Node, new: Node) -> Node:
     return new if node is old else map_children(node, lambda child: _replaced(child, old, new))
 
 
-@dataclass
-class _Kept:
-    """Collects the totals that values are computed from: by its text, each one's name and what a row adds to it.
-
-    `never_null` are columns of the rows that are grouped, `is_one` says that there is one group, which may be empty.
-    """
-
-    types: Mapping[str, str]
-    never_null: frozenset[str]
-    is_one: bool
-    made: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
-
-    def count(self, condition: exp.Expr | None) -> exp.Column:
-        """The number of rows for which a condition is true; without one, of all."""
-        if condition is None:
-            return column(ROWS)
-        return self._total(exp.case().when(condition, column(WEIGHT)).else_(exp.Literal.number(0)))
-
-    def sum(self, value: exp.Expr) -> exp.Column:
-        """The sum of what is not null; whole numbers are widened so that each has an opposite."""
-        is_whole_number = is_whole(type_of(value, self.types))
-        wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
-        went = exp.LT(this=column(WEIGHT), expression=exp.Literal.number(0))
-        return self._total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
-
-    def if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
-        """A value of those that are counted; null where there are none."""
-        if count.name == ROWS and not self.is_one:
-            return value
-        return exp.case().when(exp.NEQ(this=count, expression=exp.Literal.number(0)), value)
-
-    def _total(self, added: exp.Expr) -> exp.Column:
-        name, _ = self.made.setdefault(text(added), (f"__arctic_total_{len(self.made) + 1}", added))
-        return column(name)
+def _state(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+    """The totals of rows that are all there, with weights, by group."""
+    extremes = ((extreme.name, extreme_of(extreme, value)) for extreme, value in kept.extremes.values())
+    return Aggregate(rows, keys, (*_added_up(kept.made.values()), *extremes))
 
 
-def _added_up(rows: Node, keys: tuple[str, ...], kept: _Kept) -> Node:
-    """The totals of a signed bag, by group. The zero is a number of few digits, which makes no type any wider."""
+def _moved(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+    """What a signed bag adds to totals, by group."""
+    sums: Values = tuple(kept.made.values())
+    extremes = [extreme for extreme, _ in kept.extremes.values()]
+    if not extremes:
+        return Aggregate(rows, keys, _added_up(sums))
+    values: Values = [(extreme.name, value) for extreme, value in kept.extremes.values()]
+    rows, sums, values = netted(rows, keys, sums, values)
+    ends = [came_and_went(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
+    found = Aggregate(rows, keys, (*_added_up(sums), *(came for came, _ in ends), *(went for _, went in ends)))
+    made = {extreme.gone: made_good(extreme) for extreme in extremes}
+    return project(found, [(name, made.get(name, column(name))) for name in columns(found)])
+
+
+def _added_up(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
+    """The sums. The zero is a number of few digits, which makes no type any wider."""
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
-    added = ((ROWS, column(WEIGHT)), *kept.made.values())
-    sums = ((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in added)
-    return Aggregate(rows, keys, tuple(sums))
-
-
-def _value(call: exp.Expr, kept: _Kept) -> exp.Expr | None:
-    """An aggregate in terms of totals; None where it does not follow from any."""
-    condition = None
-    if isinstance(call, exp.Filter):
-        call, condition = call.this, call.expression.this
-    make = _VALUES.get(type(call))
-    parts = [part for part in (call.this, *call.expressions) if isinstance(part, exp.Expr)]
-    if make is None or any(isinstance(part, _MODIFIERS) for part in parts):
-        return None
-    return make(parts, condition, kept)
-
-
-_MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
-
-
-def _count(parts: list[exp.Expr], condition: exp.Expr | None, kept: _Kept) -> exp.Expr | None:
-    return kept.count(_and_not_null(parts, condition, kept))
-
-
-def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, kept: _Kept) -> exp.Expr | None:
-    return kept.count(conjunction((*_given(condition), *parts)))
-
-
-def _sum(parts: list[exp.Expr], condition: exp.Expr | None, kept: _Kept) -> exp.Expr | None:
-    (value,) = parts
-    size = digits(type_of(value, kept.types))
-    if is_exact(value, kept.types) is False or (size and size[1] > _MOST_BEHIND):
-        return None
-    return kept.if_any(kept.count(_and_not_null(parts, condition, kept)), kept.sum(_where(condition, value)))
-
-
-def _avg(parts: list[exp.Expr], condition: exp.Expr | None, kept: _Kept) -> exp.Expr | None:
-    (value,) = parts
-    of_type = type_of(value, kept.types)
-    if of_type is None or not is_averaged(of_type):
-        return None
-    count = kept.count(_and_not_null(parts, condition, kept))
-    return average(kept.sum(_where(condition, value)), kept.if_any(count, count), of_type)
-
-
-_VALUES: Mapping[type[exp.Expr], Callable[[list[exp.Expr], exp.Expr | None, _Kept], exp.Expr | None]] = {
-    exp.Count: _count,
-    exp.CountIf: _count_if,
-    exp.Sum: _sum,
-    exp.Avg: _avg,
-}
-
-_MOST_BEHIND = 35
-"""Digits behind the point that a sum of decimals keeps when it stands beside a whole number of three digits."""
-
-
-def _and_not_null(parts: list[exp.Expr], condition: exp.Expr | None, kept: _Kept) -> exp.Expr | None:
-    asked = [part for part in parts if not isinstance(part, exp.Star) and not is_never_null(part, kept.never_null)]
-    return conjunction((*_given(condition), *(exp.paren(part).is_(exp.null()).not_() for part in asked)))
-
-
-def _given(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    return () if condition is None else (condition,)
-
-
-def _where(condition: exp.Expr | None, value: exp.Expr) -> exp.Expr:
-    return value if condition is None else exp.case().when(condition, value)
+    found = ((ROWS, column(WEIGHT)), *added)
+    return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in found)
