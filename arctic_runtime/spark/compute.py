@@ -15,12 +15,13 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, without_totals
-from arctic_runtime.plan.incremental.maintain import Deltas, Units
+from arctic_runtime.plan.incremental.bounds import narrowed
+from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
 from arctic_runtime.spark import events, increments, totals
-from arctic_runtime.spark.bounds import near
+from arctic_runtime.spark.bounds import EVERYWHERE, bounds, near
 from arctic_runtime.spark.diff import (
     Shape,
     delta_changes,
@@ -41,7 +42,7 @@ from arctic_runtime.spark.frames import (
     read_until,
     unmerged_changes,
 )
-from arctic_runtime.spark.statement import Sql, name
+from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
@@ -168,7 +169,8 @@ class Computation:
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
         if self.model.config.refresh == "auto" and is_large and share > MOST_AFFECTED:
             return self._compared()
-        now = increments.recomputed(self.spark, units.new, keys, increment, self.query)
+        new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
+        now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return Computed(self._against(now, keys, count))
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
@@ -193,7 +195,7 @@ class Computation:
         base, key = self.context.state.base, self.model.config.primary_key
         named = keys.select(*as_key(keys.columns))
         if count is None:
-            return Keys(named, few=False, near=Sql("true"))
+            return Keys(named, few=False, near=EVERYWHERE)
         found = [column(own).alias(part) for own, part in zip(keys.columns, key, strict=True)]
         return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, base.rows if base else 0))
 

@@ -41,7 +41,7 @@ from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
 from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
 from arctic_runtime.spark import views
-from arctic_runtime.spark.bounds import near
+from arctic_runtime.spark.bounds import NOWHERE, near
 from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
@@ -75,7 +75,7 @@ REWRITTEN_ROWS = 100_000
 
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 
-_TARGET = ("__arctic_t",)
+_TARGET = "__arctic_t"
 """What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
 
 
@@ -365,7 +365,7 @@ def _replace_rows(
     That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
     it. Only the second commit says what the base is merged to; before it the base is what no version was.
     """
-    if where != "false":
+    if where != NOWHERE:
         _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
     _write_merged(alive, branch, end, lambda writer: writer.append())
 
@@ -385,11 +385,11 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where
     """Deletes the rows whose keys are in `gone`; all of them are `where` a condition is true."""
     spark, view = context.spark, f"arctic_merge_{context.token}"
     key = context.model.config.primary_key
-    on = [statement("{c} = {k}", c=name(*_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    on = [statement("{c} = {k}", c=name(_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
     delete = statement(
         "DELETE FROM {table} AS {target} WHERE {where} AND EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),
-        target=name(*_TARGET),
+        target=name(_TARGET),
         where=where,
         view=name(view),
         on=listed(on, " AND ") if on else Sql("true"),

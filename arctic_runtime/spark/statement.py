@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
@@ -50,6 +51,11 @@ _ESCAPES = {
     "\x00": "\\000",
     "\x1a": "\\Z",
 }
+
+
+def expression(of: exp.Expr) -> Sql:
+    """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
+    return Sql(of.sql(dialect="spark"))
 
 
 def properties(values: Iterable[tuple[str, str]]) -> Sql:

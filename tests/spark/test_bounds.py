@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.spark import bounds, execute
+from arctic_runtime.plan.incremental.tree import Filter, walk
+from arctic_runtime.spark import bounds, compute, execute, increments
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -47,16 +48,18 @@ def in_berlin(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_berlin")
-def test_every_value_is_where_its_bounds_say(spark: SparkSession, few: int) -> None:
+def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
+    spark = lake.spark
     columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
     rows = spark.createDataFrame([*zip(*VALUES.values(), strict=True)], columns).coalesce(1)
     found = bounds.bounds(rows, few)
     assert found is not None
     assert len(found) == len(VALUES)
     assert rows.where(bounds.near(rows, few, bounds.SCANNED_ROWS + 1)).count() == 3
-    for place in range(len(VALUES)):
-        middle = rows.select(f"c{place}").orderBy(f"c{place}").offset(1).limit(1)
-        assert rows.where(bounds.near(middle, few, bounds.SCANNED_ROWS + 1)).count() == 1, place
+    middle = spark.createDataFrame([tuple(held[1] for held in VALUES.values())], columns)
+    assert rows.where(bounds.near(middle, few, bounds.SCANNED_ROWS + 1)).count() == 1
+    for bound in found:
+        assert rows.where(bounds.near(middle.select(bound.column), few, bounds.SCANNED_ROWS + 1)).count() == 1, bound
 
 
 def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
@@ -64,12 +67,12 @@ def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> Non
     found = bounds.bounds(rows, few)
     assert found is not None
     assert [bound.column for bound in found] == ["a"]
-    assert bounds.near(rows.select("b", "c"), few, bounds.SCANNED_ROWS + 1) == "true"
-    assert bounds.near(rows.where("a > 2"), few, bounds.SCANNED_ROWS + 1) == "false"
-    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == "true"
+    assert bounds.near(rows.select("b", "c"), few, bounds.SCANNED_ROWS + 1) == bounds.EVERYWHERE
+    assert bounds.near(rows.where("a > 2"), few, bounds.SCANNED_ROWS + 1) == bounds.NOWHERE
+    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
 
 
-@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("written", ["range", pytest.param("list", marks=pytest.mark.slow)])
 def test_a_large_base_is_asked_only_where_its_changes_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
@@ -106,3 +109,34 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
             old = lake.spark.createDataFrame(held, columns).alias("__arctic_t")
             assert old.where(seen[-1]).count() <= most, seen[-1]
     assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("written", ["list", pytest.param("range", marks=pytest.mark.slow)])
+def test_groups_that_changed_are_computed_again_from_where_they_are(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setattr(compute, "LARGE_SOURCES", 0)
+    monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
+    trees: list[Any] = []
+
+    def spy(spark: Any, new: Any, *rest: Any) -> Any:
+        trees.append(new)
+        return recomputed(spark, new, *rest)
+
+    recomputed = increments.recomputed
+    monkeypatch.setattr(increments, "recomputed", spy)
+    columns = "id bigint, day date, v double"
+    rows = {n: (n, datetime.date(2024, 1, 1 + n % 20), n / 4) for n in range(60)}
+    lake.load("s", rows.values(), columns)
+    facts = lake.model("facts", "select * from {s}", primary_key="id", partition_by=["day"], nodes=1)
+    days = lake.model("days", "select day, sum(v) as v, count(*) as n from {facts} group by day", primary_key="day")
+    for model in (facts, days):
+        lake.run(model)
+    rows |= {5: (5, rows[5][1], 99.0), 100: (100, rows[7][1], 1.0), 101: (101, datetime.date(2025, 1, 1), 2.0)}
+    del rows[8]
+    lake.load("s", rows.values(), columns)
+    outcomes = [lake.run(model) for model in (facts, days)]
+    assert [outcome.mode for outcome in outcomes] == ["incremental", "incremental"]
+    assert lake.actions(outcomes[-1]) == (1, 3, 0)
+    assert lake.broken(days) == []
+    assert any(isinstance(node, Filter) for node in walk(trees[-1]))

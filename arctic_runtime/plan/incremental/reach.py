@@ -31,8 +31,9 @@ def why_all(node: Node, changed: frozenset[TableName]) -> str | None:
         case Join(kind="full", left=left, right=right, on=on):
             return None if has_link(left, right, on) else _NO_LINK
         case Join(left=left, right=right, on=on):
+            if has_link(left, right, on):
+                return None
             is_open = any(changes(side, changed) and is_unique(side, ()) for side in (left, right))
-            is_open = is_open and not has_link(left, right, on)
             return "a single row that all others are joined to has changed" if is_open else None
         case _:
             return None

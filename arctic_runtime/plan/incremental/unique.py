@@ -38,14 +38,22 @@ def unique_keys(node: Node) -> _Keys:
 
 def is_unique(node: Node, names: Iterable[str]) -> bool:
     """Whether no two rows can be equal in these columns, or in those which they equal by a condition below."""
-    known = _determined(node, frozenset(names))
-    return any(key <= known for key in unique_keys(node))
+    return _has_key(node, unique_keys(node), names)
 
 
 def is_one_partner(names: Collection[str], partner: Node, on: exp.Expr | None) -> bool:
     """Whether a row with the columns `names` finds one row of `partner` at most by the condition of a join."""
+    return _finds_one(names, partner, unique_keys(partner), on)
+
+
+def _has_key(node: Node, keys: _Keys, names: Iterable[str]) -> bool:
+    known = _determined(node, frozenset(names))
+    return any(key <= known for key in keys)
+
+
+def _finds_one(names: Collection[str], partner: Node, keys: _Keys, on: exp.Expr | None) -> bool:
     equal = {pair.right for pair in equalities(on, names, columns(partner))}
-    return is_unique(partner, equal | constants(on).intersection(columns(partner)))
+    return _has_key(partner, keys, equal | constants(on).intersection(columns(partner)))
 
 
 def _keys(node: Node) -> Iterable[frozenset[str]]:
@@ -89,9 +97,9 @@ def _joined(node: Join) -> Iterable[frozenset[str]]:
         return ()
     left, right = unique_keys(node.left), unique_keys(node.right)
     found: list[frozenset[str]] = []
-    if is_one_partner(columns(node.left), node.right, node.on):
+    if _finds_one(columns(node.left), node.right, right, node.on):
         found.extend(left)
-    if node.kind == "inner" and is_one_partner(columns(node.right), node.left, node.on):
+    if node.kind == "inner" and _finds_one(columns(node.right), node.left, left, node.on):
         found.extend(right)
     return found or [one | other for one in left for other in right]
 
