@@ -79,6 +79,7 @@ def test_folding_the_events_by_position_gives_the_original_flights(when: list[da
     assert different == 0
 
 
+@pytest.mark.slow
 def test_cancelled_flights_are_deleted() -> None:
     gone, cancelled = rows(
         """with newest as (
@@ -92,6 +93,7 @@ def test_cancelled_flights_are_deleted() -> None:
     assert gone == cancelled == 28
 
 
+@pytest.mark.slow
 def test_folding_the_events_gives_the_original_weather() -> None:
     different, hours = rows(
         """with folded as (
@@ -111,6 +113,7 @@ def test_folding_the_events_gives_the_original_weather() -> None:
     assert hours > 250
 
 
+@pytest.mark.slow
 def test_some_weather_is_corrected() -> None:
     corrections, changed = rows(
         """select count(*), count(*) filter (first.temp_f <> second.temp_f)
@@ -131,6 +134,7 @@ def test_some_events_come_out_of_order() -> None:
     assert pc.any(pc.less(pc.pairwise_diff(events["lsn"].combine_chunks()), 0)).as_py()
 
 
+@pytest.mark.slow
 def test_some_events_come_twice_and_say_the_same() -> None:
     events = delivered("flight_events", JANUARY)
     twice, same = rows(
@@ -142,6 +146,7 @@ def test_some_events_come_twice_and_say_the_same() -> None:
     assert same
 
 
+@pytest.mark.slow
 def test_a_cancellation_can_come_before_the_flight_that_it_cancels() -> None:
     storm = date(2013, 1, 30)
     assert len(_ids(storm, "d") & _ids(storm + timedelta(days=1), "c")) > 3
@@ -152,6 +157,7 @@ def _ids(day: date, op: str) -> set[str]:
     return set(log.filter(pc.equal(log["op"], op))["flight_id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_positions_follow_time_over_all_tables() -> None:
     for day in JANUARY[:4]:
         entries = pa.concat_tables([table.select(["lsn", "event_ts"]) for table in log_of(day).values()])
@@ -162,6 +168,7 @@ def test_positions_follow_time_over_all_tables() -> None:
         assert pc.min(entries["lsn"]).as_py() >= deliveries._first_position(day) + 100_000
 
 
+@pytest.mark.slow
 def test_a_flight_is_scheduled_then_departs_then_arrives() -> None:
     log = pa.concat_tables([log_of(day)["flight_events"] for day in JANUARY])
     stories = rows(
@@ -177,6 +184,7 @@ def test_a_flight_is_scheduled_then_departs_then_arrives() -> None:
     }
 
 
+@pytest.mark.slow
 def test_some_flights_depart_with_another_plane_than_planned() -> None:
     log = pa.concat_tables([log_of(day)["flight_events"] for day in JANUARY[:3]])
     swapped = rows(
@@ -187,6 +195,7 @@ def test_some_flights_depart_with_another_plane_than_planned() -> None:
     assert 20 < swapped[0][0] < 150
 
 
+@pytest.mark.slow
 def test_nobody_arrives_before_departing() -> None:
     logs = [log_of(day)["flight_events"] for day in (*CLOCKS_GO_FORWARD, *CLOCKS_GO_BACK)]
     shortest, longest = rows(
@@ -198,6 +207,7 @@ def test_nobody_arrives_before_departing() -> None:
     assert longest
 
 
+@pytest.mark.slow
 def test_flight_ids_are_unique_over_the_year() -> None:
     flights = original().flights
     key = flights.select(["month_day", "carrier", "flight", "origin"])
@@ -227,6 +237,7 @@ def test_the_first_days_are_as_they_have_always_been() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "key"), [("plane_events", "tailnum"), ("airport_events", "faa")])
 def test_changes_of_a_day_lead_from_one_opening_to_the_next(name: str, key: str) -> None:
     changes = pa.concat_tables([log_of(day)[name] for day in JANUARY])
