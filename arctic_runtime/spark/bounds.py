@@ -22,22 +22,20 @@ EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 def near(rows: DataFrame, count: int, table_rows: int, alias: str | None = None) -> Sql:
     """A condition on a table of `table_rows` that is true for all its rows with the values of a row of `rows`.
 
-    `rows`, about `count` of them, has the table's columns that are compared. One job, or none where the table has few
-    rows.
+    `rows`, about `count` of them, has the table's columns that are compared; a null says that a value is not known. One
+    job, or none where the table has few rows.
     """
     if table_rows <= SCANNED_ROWS:
         return EVERYWHERE
     found = bounds(rows, count)
     if found is None:
         return NOWHERE
-    return expression(condition(found, alias)) if found else EVERYWHERE
+    told = [bound for bound in found if not bound.or_null]
+    return expression(condition(told, alias)) if told else EVERYWHERE
 
 
 def bounds(rows: DataFrame, count: int) -> tuple[Bound, ...] | None:
-    """What the columns of `rows`, about `count` of them, hold; None where there are no rows.
-
-    Columns with nulls are left out, and those that have no bounds.
-    """
+    """What the columns of `rows`, about `count` of them, hold, as far as it has bounds; None if there are no rows."""
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _lists(rows, types) if count <= MOST_VALUES else _ranges(rows, types)
 
@@ -48,9 +46,8 @@ def _lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
         return None
     values = {field: {row[place] for row in found} for place, field in enumerate(types)}
     return tuple(
-        Bound(field, types[field], tuple(sorted(texts)), is_range=False)
+        Bound(field, types[field], tuple(sorted(texts - {None})), is_range=False, or_null=None in texts)
         for field, texts in values.items()
-        if None not in texts
     )
 
 
@@ -63,10 +60,10 @@ def _ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
     found = rows.agg(*asked).collect()[0]
     if not found["rows"]:
         return None
+    ends = {place: (found[f"least{place}"], found[f"greatest{place}"]) for place in range(len(types))}
     return tuple(
-        Bound(field, kind, (found[f"least{place}"], found[f"greatest{place}"]), is_range=True)
+        Bound(field, kind, ends[place] if None not in ends[place] else (), True, found[f"nulls{place}"] > 0)
         for place, (field, kind) in enumerate(types.items())
-        if not found[f"nulls{place}"]
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
@@ -14,7 +14,9 @@ from arctic_runtime.model.names import image_view
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import is_appended, tells_old_rows
+from arctic_runtime.plan.incremental.bounds import condition
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image, Scan, before
+from arctic_runtime.spark.bounds import bounds
 from arctic_runtime.spark.diff import DELETE, comparable
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
@@ -29,17 +31,40 @@ from arctic_runtime.spark.frames import (
     read_table,
     read_until,
 )
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.statement import expression, name
 
 _THERE = "__arctic_there"
 
 
-def register(spark: SparkSession, scans: Sequence[Scan], source: SourceState, window: Window) -> None:
-    """Makes the temporary views that `scans`, all of one source, read."""
+def register(
+    spark: SparkSession, scans: Sequence[Scan], source: SourceState, window: Window, asked: Collection[str] = ()
+) -> None:
+    """Makes the temporary views that `scans`, all of one source, read.
+
+    Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job.
+    """
     fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
     for image in dict.fromkeys(scan.image for scan in scans):
         rows = image_rows(spark, source, window, image, tuple(fields))
+        if image in ("delta", "pair"):
+            rows = _located(rows, source, window, _asked([scan for scan in scans if scan.image == image], asked))
         rows.createOrReplaceTempView(name(image_view(image, source.name)))
+
+
+def _asked(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
+    """The columns of an image, also of what rows were before, that the tree's columns `asked` are."""
+    now = [field for scan in scans for made, field in scan.fields if made in asked]
+    was = [before(field) for scan in scans for made, field in scan.fields if before(made) in asked]
+    return tuple(dict.fromkeys([*now, *was]))
+
+
+def _located(rows: DataFrame, source: SourceState, window: Window, names: Sequence[str]) -> DataFrame:
+    """The same rows under a condition that is true for all of them, of the columns `names`."""
+    if not names:
+        return rows
+    count = sum(commit.rows for commit in source.between(window))
+    found = bounds(rows.select(*[column(part) for part in names]), count)
+    return rows.where(expression(condition(found))) if found else rows
 
 
 def image_rows(

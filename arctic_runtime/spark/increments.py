@@ -10,10 +10,22 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
+from arctic_runtime.plan.incremental.bounds import joined
 from arctic_runtime.plan.incremental.maintain import AFFECTED
 from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Node, UnionAll, before, scans, walk
+from arctic_runtime.plan.incremental.tree import (
+    HAS_AFTER,
+    HAS_BEFORE,
+    WEIGHT,
+    Node,
+    Scan,
+    UnionAll,
+    before,
+    scans,
+    walk,
+)
 from arctic_runtime.spark import images
+from arctic_runtime.spark.bounds import SCANNED_ROWS
 from arctic_runtime.spark.frames import column
 from arctic_runtime.spark.statement import name
 
@@ -21,13 +33,24 @@ from arctic_runtime.spark.statement import name
 def register_images(
     spark: SparkSession, trees: Iterable[Node], upstreams: Upstreams, windows: Mapping[str, Window]
 ) -> None:
-    """Makes the temporary views that trees of a plan read."""
+    """Makes the temporary views that trees of a plan read.
+
+    Where the partners of changed rows are in large tables, the changed rows are told to be where they are. Spark
+    concludes where their partners can be, and reads these tables no further.
+    """
+    trees = tuple(trees)
     read = [scan for tree in trees for scan in scans(tree)]
+    asked = frozenset[str]().union(*map(joined, trees)) if _reads_much(read, upstreams) else frozenset()
     for source in dict.fromkeys(scan.source for scan in read):
         state = upstreams.states[str(source)]
         assert state is not None
         found = [scan for scan in read if scan.source == source]
-        images.register(spark, found, state, windows[str(source)])
+        images.register(spark, found, state, windows[str(source)], asked)
+
+
+def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:
+    states = [upstreams.states[str(scan.source)] for scan in read if scan.image in ("new", "old", "either")]
+    return any(state is not None and state.rows > SCANNED_ROWS for state in states)
 
 
 def has_maps(query: DataFrame) -> bool:

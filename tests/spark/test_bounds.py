@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.tree import Filter, walk
 from arctic_runtime.spark import bounds, compute, execute, increments
 from tests.spark.warehouse import Warehouse
@@ -66,7 +67,7 @@ def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> Non
     rows = spark.sql("select * from values (1, cast(null as int), 0.0D), (2, 5, -0.0D) as t(a, b, c)")
     found = bounds.bounds(rows, few)
     assert found is not None
-    assert [bound.column for bound in found] == ["a"]
+    assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
     assert bounds.near(rows.select("b", "c"), few, bounds.SCANNED_ROWS + 1) == bounds.EVERYWHERE
     assert bounds.near(rows.where("a > 2"), few, bounds.SCANNED_ROWS + 1) == bounds.NOWHERE
     assert bounds.near(rows, few, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
@@ -140,3 +141,32 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
     assert lake.actions(outcomes[-1]) == (1, 3, 0)
     assert lake.broken(days) == []
     assert any(isinstance(node, Filter) for node in walk(trees[-1]))
+
+
+def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(increments, "SCANNED_ROWS", 0)
+    monkeypatch.setattr(increment, "PAIRED_ROWS", 0)
+    lines, orders = "id bigint, nr bigint, v string", "nr bigint, customer string"
+    lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)
+    lake.load("o", [(n, f"c{n}") for n in range(50)], orders)
+    models = [
+        lake.model(of, f"select * from {{{of[0]}}}", primary_key=key) for of, key in (("lines", "id"), ("orders", "nr"))
+    ]
+    joined = lake.model("m", "select * from {lines} left join {orders} using (nr)", primary_key="id", refresh="strict")
+    for model in (*models, joined):
+        lake.run(model)
+    lake.load("l", [(n, 7 if n == 3 else n % 50, "b" if n == 4 else "a") for n in range(100)], lines)
+    lake.run(models[0])
+    moved = increments.moved
+
+    def spy(*arguments: Any) -> Any:
+        moved(*arguments).explain()
+        return moved(*arguments)
+
+    monkeypatch.setattr(increments, "moved", spy)
+    assert lake.actions(lake.run(joined)) == (0, 2, 0)
+    assert lake.broken(joined) == []
+    scan = next(line for line in capsys.readouterr().out.splitlines() if ".orders" in line and "Scan" in line)
+    assert "nr IN (" in scan, scan

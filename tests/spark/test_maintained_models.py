@@ -11,6 +11,7 @@ import pytest
 
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.incremental.pairs import Pairs
+from arctic_runtime.spark import bounds, compute, increments
 from tests.spark.warehouse import Warehouse
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -120,6 +121,16 @@ def a_view(lake: Warehouse) -> None:
     )
 
 
+@pytest.fixture(params=["large", pytest.param("small", marks=pytest.mark.slow)])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Tables are small; they are followed as small ones are, or as large ones."""
+    if request.param == "large":
+        for module, bound in ((bounds, "SCANNED_ROWS"), (increments, "SCANNED_ROWS"), (compute, "LARGE_SOURCES")):
+            monkeypatch.setattr(module, bound, 0)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_maintained_tables_are_what_their_queries_give_after_every_batch(lake: Warehouse, batches: int) -> None:
     seed = random.SystemRandom().randrange(2**32)

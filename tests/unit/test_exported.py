@@ -34,7 +34,7 @@ SURFACE = {
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
-    "plan.incremental.bounds": "Bound condition is_bounded narrowed",
+    "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
     "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
     "plan.incremental.outline": "outline",

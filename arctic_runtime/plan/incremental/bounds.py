@@ -15,6 +15,7 @@ from arctic_runtime.plan.incremental.conditions import conjunction, equalities, 
 from arctic_runtime.plan.incremental.tree import (
     Filter,
     Given,
+    Join,
     Node,
     Project,
     Scan,
@@ -22,6 +23,7 @@ from arctic_runtime.plan.incremental.tree import (
     column,
     columns,
     map_children,
+    walk,
 )
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -31,16 +33,22 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 class Bound:
     """The values that are looked for in a column: each of them, or, for a range, the least and the greatest.
 
-    They are written as texts: dates as days and timestamps as microseconds since 1970. None of them is null.
+    They are written as texts: dates as days and timestamps as microseconds since 1970. `or_null` if null is one too;
+    it may be the only one.
     """
 
     column: str
     kind: str
     values: tuple[str, ...]
     is_range: bool
+    or_null: bool = False
 
     def holds(self, column: exp.Expr) -> exp.Expr:
         """The condition on a column that it can have one of the values."""
+        held = [self._among(column)] if self.values else []
+        return exp.or_(*held, *([column.copy().is_(exp.null())] if self.or_null else []))
+
+    def _among(self, column: exp.Expr) -> exp.Expr:
         literals = [_literal(value, self.kind) for value in self.values]
         if not self.is_range:
             return exp.In(this=column, expressions=literals)
@@ -57,6 +65,16 @@ def condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
     """True for all rows that are looked for; columns are those of `table`, if it is named."""
     held = [bound.holds(exp.column(bound.column, table=table, quoted=True)) for bound in bounds]
     return conjunction(held) or exp.true()
+
+
+def joined(node: Node) -> frozenset[str]:
+    """The columns by which rows of a tree find their partners."""
+    found: set[str] = set()
+    for part in walk(node):
+        if isinstance(part, (Join, SemiJoin)):
+            pairs = equalities(part.on, columns(part.left), columns(part.right))
+            found.update(name for pair in pairs for name in (pair.left, pair.right))
+    return frozenset(found)
 
 
 def narrowed(node: Node, given: str, bounds: Sequence[Bound]) -> Node:

@@ -8,14 +8,15 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from arctic_runtime.plan.incremental.bounds import Bound, condition, is_bounded, narrowed
+from arctic_runtime.plan.incremental.bounds import Bound, condition, is_bounded, joined, narrowed
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.tree import Aggregate, Filter, Given, Join, Scan, SemiJoin, walk
 from tests.unit.incremental import duck
-from tests.unit.incremental.trees import HEAP, ONE, SEEDS, cases, given
+from tests.unit.incremental.trees import HEAP, ONE, SEEDS, TWO, cases, given
 from tests.unit.incremental.trees import condition as parsed
 
+L, R = ONE.scan("l"), TWO.scan("r")
 ASKED = "asked"
 COUNT = (("n", parsed("count(*)")),)
 
@@ -27,12 +28,11 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def bounds(names: tuple[str, ...], values: Set[tuple[int | None, ...]], is_range: bool) -> Iterator[Bound]:
-    """What a look at the given rows finds: nothing of a column with nulls."""
+    """What a look at the given rows finds."""
     for name, held in zip(names, zip(*values, strict=True), strict=True):
         numbers = sorted({number for number in held if number is not None})
-        if None not in held:
-            ends = (numbers[0], numbers[-1]) if is_range else numbers
-            yield Bound(name, "bigint", tuple(map(str, ends)), is_range)
+        ends = [*numbers[:1], *numbers[-1:]] if is_range else numbers
+        yield Bound(name, "bigint", tuple(map(str, ends)), is_range, None in held)
 
 
 @pytest.mark.parametrize("is_range", [False, True])
@@ -78,17 +78,24 @@ def test_only_what_is_restricted_to_the_given_rows_is_narrowed() -> None:
     assert "IN (CAST('1' AS BIGINT))" in render(narrowed(replace(without, kind="semi"), ASKED, [bound]))
 
 
+def test_rows_find_their_partners_by_the_columns_that_a_join_equates() -> None:
+    tree = Join("left", SemiJoin("anti", HEAP.scan("h"), L, parsed("`h.a` <=> `l.b`")), R, parsed("`h.b` = `r.id`"))
+    assert joined(tree) == {"h.a", "l.b", "h.b", "r.id"}
+    assert joined(Join("inner", L, R, parsed("`l.a` < `r.a`"))) == frozenset()
+
+
 def test_values_are_literals_that_nothing_can_change() -> None:
     bounds = [
         Bound("it's", "string", ("a'b ${x}\n",), False),
         Bound("d", "date", ("-719162",), False),
         Bound("t", "timestamp", ("-1", "5"), True),
-        Bound("c", "decimal(38,10)", ("-0.0000000001",), False),
+        Bound("c", "decimal(38,10)", ("-0.0000000001",), False, or_null=True),
+        Bound("n", "int", (), True, or_null=True),
     ]
     assert condition(bounds, "t").sql("spark") == (
         "`t`.`it's` IN (CAST(X'61276220247b787d0a' AS STRING)) AND `t`.`d` IN (DATE_FROM_UNIX_DATE(-719162)) AND "
         "`t`.`t` BETWEEN TIMESTAMP_MICROS(-1) AND TIMESTAMP_MICROS(5) AND "
-        "`t`.`c` IN (CAST('-0.0000000001' AS DECIMAL(38, 10)))"
+        "(`t`.`c` IN (CAST('-0.0000000001' AS DECIMAL(38, 10))) OR `t`.`c` IS NULL) AND `t`.`n` IS NULL"
     )
     assert condition([]).sql("spark") == "TRUE"
 
