@@ -79,7 +79,7 @@ def measure(scale: float, rounds: int = 2) -> list[Measurement]:
     """How the queries compare one by one and together; 1 is some 6 million order lines."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0) as bench:
         texts, columns = _generate(Path(folder), scale)
-        tables = [keyed_table(_name, table, columns[table], merge="on_read") for table in KEYS]
+        tables = [keyed_table(_name, table, columns[table]) for table in KEYS]
         for model in tables:
             _land(bench, Path(folder), model.table.name)
             bench.run(model)

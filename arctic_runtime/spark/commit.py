@@ -1,19 +1,20 @@
 """Commits that happen only if the table still is what was observed.
 
 An Iceberg append never conflicts, so two runs could both append the same window. Here a write goes to a branch that
-starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot.
+starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot. A
+table that is overwritten as a whole needs no branch: Iceberg itself compares what it was with what it is.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, CommitUnknown
@@ -38,6 +39,9 @@ _CONFLICT = (
     "does not exist: arctic_",
     "Cannot use branch (does not exist)",
     "already exists",
+    "Found conflicting",
+    "Found new conflicting",
+    "Cannot determine history between",
 )
 _READ_ONLY = (
     "SQLITE_READONLY",
@@ -73,6 +77,18 @@ def swap_in(
         return result
     finally:
         _clear_away(spark, table, branch)
+
+
+def overwrite(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
+    """Puts `rows` in the place of all rows of a table in one commit, if the table still is the snapshot `expected`.
+
+    Raises CommitConflict where it is not: every file that was added or taken away since is in the way.
+    """
+    writer = rows.writeTo(name(*table.parts)).option("isolation-level", "serializable")
+    writer = writer.option("validate-from-snapshot-id", str(expected)).option("distribution-mode", "none")
+    for key, value in summary.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    write_once(lambda: writer.option("fanout-enabled", "true").overwrite(F.lit(True)), f"overwrite {table}")
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:

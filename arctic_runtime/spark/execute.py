@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, DataFrameWriterV2, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
@@ -42,7 +42,7 @@ from arctic_runtime.observe import KIND, MERGED
 from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
 from arctic_runtime.spark import views
 from arctic_runtime.spark.bounds import NOWHERE, near
-from arctic_runtime.spark.commit import attempt, drop_branches, run, swap_in, write_once
+from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, swap_in, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
 from arctic_runtime.spark.frames import (
@@ -321,7 +321,7 @@ def _merged_to(version: Version) -> dict[str, str]:
 
 
 def _merge_base(step: MergeBase, context: Context) -> None:
-    """Merges in what changed, on a branch that becomes main at once; doing it again gives the same table."""
+    """Merges in what changed, in one commit or on a branch that becomes main; doing it again gives the same table."""
     model, spark, base = context.model, context.spark, context.state.base
     assert base is not None
     is_whole = context.state.changes is None or context.state.changes.keeps(step.start)
@@ -333,18 +333,16 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         rows = overlay(old, newest.coalesce(1), model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
+        overwrite(ordered, step.table, step.expected, _merged_to(step.end))
+        return
+    # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
+    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
+    alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
+    count = sum(commit.rows for commit in context.state.changes.after(step.start)) if context.state.changes else 0
+    where = near(_places(appended, model), count, base.rows, _TARGET)
 
-        def merge(branch: Sequence[str]) -> None:
-            _write_merged(ordered, branch, step.end, _overwrite)
-    else:
-        # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
-        gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
-        alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
-        count = sum(commit.rows for commit in context.state.changes.after(step.start)) if context.state.changes else 0
-        where = near(_places(appended, model), count, base.rows, _TARGET)
-
-        def merge(branch: Sequence[str]) -> None:
-            _replace_rows(context, branch, gone, alive, step.end, where)
+    def merge(branch: Sequence[str]) -> None:
+        _replace_rows(context, branch, gone, alive, step.end, where)
 
     swap_in(spark, step.table, step.expected, context.token, merge)
 
@@ -367,18 +365,8 @@ def _replace_rows(
     """
     if where != NOWHERE:
         _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
-    _write_merged(alive, branch, end, lambda writer: writer.append())
-
-
-def _overwrite(writer: DataFrameWriterV2) -> None:
-    writer.option("distribution-mode", "none").option("fanout-enabled", "true").overwrite(F.lit(True))
-
-
-def _write_merged(
-    rows: DataFrame, branch: Sequence[str], end: Version, write: Callable[[DataFrameWriterV2], None]
-) -> None:
-    writer = rows.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
-    write_once(lambda: write(writer), f"write what changed to {'.'.join(branch)}")
+    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
+    write_once(writer.append, f"write what changed to {'.'.join(branch)}")
 
 
 def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where: Sql) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
     from tests.spark.warehouse import Warehouse
 
-EFFECTS = ((commit, "attempt"), (execute, "attempt"), (execute, "write_once"))
+EFFECTS = ((commit, "attempt"), (commit, "write_once"), (execute, "attempt"), (execute, "write_once"))
 """Whatever changes a table goes through one of these."""
 
 

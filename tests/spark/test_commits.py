@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from arctic_runtime.errors import CommitConflict, CommitUnknown
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.spark import commit, execute
 from arctic_runtime.spark import run as running
 from arctic_runtime.spark.run import Run
-from tests.spark.warehouse import Warehouse
+from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from arctic_runtime.model.table import Model
     from arctic_runtime.spark.run import Outcome
 
@@ -130,6 +133,42 @@ def test_merges_that_race_merge_once(lake: Warehouse, monkeypatch: pytest.Monkey
     base = lake.reader.load_table(lake.namespace, "m")
     assert len([s for s in base.metadata.snapshots if s.snapshot_id in {r.snapshot_id for r in base.history()}]) == 2
     assert lake.broken(model) == []
+
+
+INTRUDERS: dict[str, Callable[[SparkSession, str], Any]] = {
+    "append": lambda spark, table: spark.range(9, 10).writeTo(table).append(),
+    "overwrite": lambda spark, table: spark.range(9).writeTo(table).overwrite(F.lit(True)),
+    "delete": lambda spark, table: spark.sql(f"delete from {table} where id = 1").collect(),
+    "rollback": lambda spark, table: spark.sql(
+        f"alter table {table} create or replace branch main as of version {first_of(spark, table)}"
+    ),
+}
+
+
+def first_of(spark: SparkSession, table: str) -> int:
+    return int(spark.sql(f"select snapshot_id from {table}.snapshots order by committed_at").collect()[0][0])
+
+
+@pytest.mark.parametrize("intruder", INTRUDERS)
+def test_a_table_that_moved_on_is_not_overwritten(lake: Warehouse, intruder: str) -> None:
+    spark, table = lake.spark, lake.sql_name("t")
+    spark.sql(f"create table {table} using iceberg tblproperties ('format-version' = '3') as select 1L as id")
+    spark.range(3).coalesce(1).writeTo(table).append()
+    head = lake.reader.load_table(lake.namespace, "t").current_snapshot()
+    assert head is not None
+    INTRUDERS[intruder](spark, table)
+    before = sorted_rows(spark.table(table))
+    with pytest.raises(CommitConflict, match="Another writer committed first"):
+        commit.overwrite(spark.range(5), lake.table("t"), head.snapshot_id, {})
+    assert sorted_rows(spark.table(table)) == before
+    now = lake.reader.load_table(lake.namespace, "t").current_snapshot()
+    assert now is not None
+    commit.overwrite(spark.range(5), lake.table("t"), now.snapshot_id, {"arctic.test": "told"})
+    assert sorted_rows(spark.table(table)) == [(number,) for number in range(5)]
+    newest = lake.reader.load_table(lake.namespace, "t").current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    assert newest.summary["arctic.test"] == "told"
 
 
 def test_a_locked_catalog_is_waited_for(lake: Warehouse) -> None:
