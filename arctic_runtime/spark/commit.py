@@ -38,6 +38,7 @@ _CONFLICT = (
     "does not exist: arctic_",
     "Cannot use branch (does not exist)",
     "already exists",
+    "Still referenced by refs",
 )
 _READ_ONLY = (
     "SQLITE_READONLY",

@@ -190,14 +190,14 @@ def _create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     changes = read_table(spark, model.table.changes, step.version.snapshot)
     assert context.state.changes is not None
-    commits = len(context.state.changes.after(None))
+    commits = context.state.changes.count_after(None)
     alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
     rows = conformed(alive, plain_columns(context.state.changes.columns))
     nodes = model.config.nodes or node_count(step.bytes, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     transforms = (*model.config.partition_by, *_node_transform(model, nodes))
     laid_out = _laid_out(rows, model, transforms)
     properties = {**_properties(model, "base"), LAYOUT: layout_text(model.config)}
-    summary = _merged_to(step.version)
+    summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
 
@@ -311,7 +311,8 @@ def _write_order(context: Context, table: TableName) -> None:
         )
 
 
-def _merged_to(version: Version) -> dict[str, str]:
+def merged_to(version: Version) -> dict[str, str]:
+    """What the summary of a base's snapshot says of the version that it is merged to."""
     return {MERGED: encode_versions({"changes": version})}
 
 
@@ -364,7 +365,7 @@ def _overwrite(writer: DataFrameWriterV2) -> None:
 def _write_merged(
     rows: DataFrame, branch: Sequence[str], end: Version, write: Callable[[DataFrameWriterV2], None]
 ) -> None:
-    writer = rows.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
+    writer = rows.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", merged_to(end)[MERGED])
     write_once(lambda: write(writer), f"write what changed to {'.'.join(branch)}")
 
 
