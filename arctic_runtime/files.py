@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
 
 TARGET_PROPERTY = "write.target-file-size-bytes"
 DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
@@ -25,11 +26,29 @@ _WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "strin
 
 
 def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
-    """What the newest snapshot of a table counts; costs no more than loading the table."""
-    snapshot = reader.load_table(name.schema, name.name).current_snapshot()
-    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    deletes = ("total-position-deletes", "total-equality-deletes")
-    return FileTotals(int(summary.get("total-data-files", 0)), sum(int(summary.get(counted, 0)) for counted in deletes))
+    """What the snapshots of a table count; costs no more than loading the table."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return FileTotals(0, 0)
+    deleted = sum(_counted(snapshot, of) for of in ("total-position-deletes", "total-equality-deletes"))
+    return FileTotals(_counted(snapshot, "total-data-files"), deleted, _appends(table, snapshot))
+
+
+def _appends(table: Table, newest: Snapshot) -> int:
+    found, at = 0, newest
+    while at.summary is None or at.summary.operation.value != "replace":
+        is_append = at.summary is not None and at.summary.operation.value == "append"
+        found += is_append and _counted(at, "added-records") > 0
+        behind = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+        if behind is None:
+            break
+        at = behind
+    return found
+
+
+def _counted(snapshot: Snapshot, what: str) -> int:
+    return int(snapshot.summary.additional_properties.get(what, 0)) if snapshot.summary else 0
 
 
 def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
@@ -96,19 +115,21 @@ def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[Partit
 
 
 def _value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
-    from pyiceberg.types import DecimalType
-
-    source = table.schema().find_field(of.source_id)
-    transform = _transform(of, table.schema().find_column_name(of.source_id) or source.name)
-    if str(of.transform) in ("void", "unknown"):
-        return PartitionValue(transform, None, "")
+    """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
+    source = next((column for column in table.schema().fields if column.field_id == of.source_id), None)
+    if source is None or str(of.transform) in ("void", "unknown"):
+        return PartitionValue(Transform("identity", of.name), None if value is None else str(value), "")
+    transform = _transform(of, source.name)
     if transform.unit in _NUMBERED:
         return PartitionValue(transform, None if value is None else str(value), "int")
     text = None if value is None else of.transform.to_human_string(source.field_type, value)
-    if transform.unit == "days":
-        return PartitionValue(transform, text, "date")
-    is_written = isinstance(source.field_type, DecimalType) or str(source.field_type) in _WRITTEN
-    return PartitionValue(transform, text, spark_type(source.field_type) if is_written else "")
+    return PartitionValue(transform, text, "date" if transform.unit == "days" else _written_type(source.field_type))
+
+
+def _written_type(kind: IcebergType) -> str:
+    from pyiceberg.types import DecimalType
+
+    return spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
 
 
 def _transform(of: PartitionField, column: str) -> Transform:

@@ -80,10 +80,14 @@ class TableFiles:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """What the summary of a table's newest snapshot counts: data files, and rows that are deleted in them."""
+    """What summaries of a table's snapshots count: data files now, and rows that are deleted in them.
+
+    `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept.
+    """
 
     files: int
     deleted: int
+    appends: int = 0
 
 
 @dataclass(frozen=True)

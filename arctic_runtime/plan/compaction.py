@@ -33,6 +33,9 @@ SMALL_FILE_BYTES = 16 * 1024 * 1024
 COMMIT_BYTES = 64 * 1024 * 1024
 """What a commit costs, however little it writes: where readers lose less than that, nothing is done unasked."""
 
+SHOWN_NODES = 20
+"""So many of the nodes that are left alone are told to people."""
+
 GROUP_BYTES = 1024 * 1024 * 1024
 GROUP_NODES = 50
 """At most so much is written anew in one commit; what was done before a process died stays done."""
@@ -60,23 +63,28 @@ def compaction(
     return CompactionPlan(tuple(steps), tuple(left))
 
 
-def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether `auto` could find something to do in a table, by counts that cost nothing; False is certain."""
+def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
+    """Whether to look for what `auto` could do in a table; to read its manifests costs more than a run may lose.
+
+    Never where its files are too few to be over a threshold. Else now and then: so many commits apart that a node
+    gets over its threshold by half at the most.
+    """
     limits = model.config.compaction
-    if table == model.table.changes:
-        return totals.files > limits.change_files
-    return totals.deleted > 0 or totals.files > limits.small_files
+    allowed = limits.change_files if table == model.table.changes else limits.small_files
+    has_deleted = totals.deleted > 0 and table != model.table.changes
+    return (totals.files > allowed or has_deleted) and totals.appends % max(1, allowed // 2) == 0
 
 
 def describe_plan(plan: CompactionPlan) -> list[str]:
-    """Lines for people: what is to be done and after how many reads it pays, and what is left alone."""
+    """Lines for people: what is to be done and after how many reads it pays, and some of what is left alone."""
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
         if isinstance(step, Rewrite) and step.waste:
             lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
-    lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in plan.left]
-    return lines or ["nothing to do"]
+    lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in plan.left[:SHOWN_NODES]]
+    more = len(plan.left) - SHOWN_NODES
+    return [*lines, *([f"and {more} more node(s) are left alone"] if more > 0 else [])] or ["nothing to do"]
 
 
 @dataclass(frozen=True)

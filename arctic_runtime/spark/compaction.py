@@ -26,7 +26,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.compaction import compaction, may_be_due
+from arctic_runtime.plan.compaction import compaction, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.spark.commit import swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
@@ -58,9 +58,11 @@ def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) 
 
 
 def is_due(run: Run) -> bool:
-    """Whether a compaction in the mode `auto` has something to do; answers at once where files are few and whole."""
+    """Whether a compaction in the mode `auto` has something to do; most of the time that is told by counts alone."""
     model = run.model
-    names = [of for of in (model.base, model.table.changes) if may_be_due(model, of, observe_totals(run.reader, of))]
+    names = [
+        of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(run.reader, of))
+    ]
     return bool(names and compaction(model, run.observe(), _observed(run, names), "auto").steps)
 
 

@@ -33,7 +33,7 @@ from arctic_runtime.plan.compaction import (
     SMALL_FILE_BYTES,
     compaction,
     describe_plan,
-    may_be_due,
+    is_worth_a_look,
     small_limit,
 )
 
@@ -182,17 +182,28 @@ def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: Compac
 
 
 @pytest.mark.parametrize(
-    ("table", "totals", "may"),
+    ("table", "totals", "looks"),
     [
         (TABLE, FileTotals(4, 0), False),
         (TABLE, FileTotals(5, 0), True),
         (TABLE, FileTotals(1, 1), True),
+        (TABLE, FileTotals(5, 0, appends=1), False),
+        (TABLE, FileTotals(5, 0, appends=2), True),
         (TABLE.changes, FileTotals(6, 9), False),
         (TABLE.changes, FileTotals(7, 0), True),
+        (TABLE.changes, FileTotals(7, 0, appends=4), False),
+        (TABLE.changes, FileTotals(7, 0, appends=6), True),
     ],
 )
-def test_counts_rule_out_that_anything_is_due(table: TableName, totals: FileTotals, may: bool) -> None:
-    assert may_be_due(MODEL, table, totals) is may
+def test_files_are_looked_at_where_there_are_enough_and_only_now_and_then(
+    table: TableName, totals: FileTotals, looks: bool
+) -> None:
+    assert is_worth_a_look(MODEL, table, totals) is looks
+
+
+def test_with_the_lowest_threshold_files_are_looked_at_after_every_commit() -> None:
+    model = replace(MODEL, config=replace(MODEL.config, compaction=Compaction(small_files=1)))
+    assert all(is_worth_a_look(model, TABLE, FileTotals(2, 0, appends)) for appends in range(5))
 
 
 @settings(max_examples=60)
@@ -200,7 +211,7 @@ def test_counts_rule_out_that_anything_is_due(table: TableName, totals: FileTota
 def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[Node]) -> None:
     files = [file for of in nodes for file in of.files]
     totals = FileTotals(len(files), sum(file.deleted for file in files))
-    assert may_be_due(MODEL, TABLE, totals) or not planned(base(*nodes), "auto")
+    assert is_worth_a_look(MODEL, TABLE, totals) or not planned(base(*nodes), "auto")
 
 
 def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
@@ -216,6 +227,8 @@ def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
         "and 25% deleted are left alone",
     ]
     assert describe_plan(compaction(MODEL, SETTLED, [], "auto")) == ["nothing to do"]
+    many = describe_plan(compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto"))
+    assert (len(many), many[-1]) == (21, "and 5 more node(s) are left alone")
     assert describe_compaction(Fold(TABLE, 2, 1500, 9000, "why")) == (
         "merge 2 commit(s) of 1,500 change rows, 9,000 bytes, into lake.dwd.orders: why"
     )

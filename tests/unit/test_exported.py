@@ -31,8 +31,8 @@ SURFACE = {
     "model.table": "Changelog Compaction Input Merge Model ModelConfig OnMatch OnSchemaChange Refresh Retention "
     "Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
-    "plan.compaction": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES SMALL_FILE_BYTES compaction describe_plan "
-    "may_be_due small_limit",
+    "plan.compaction": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES SHOWN_NODES SMALL_FILE_BYTES compaction "
+    "describe_plan is_worth_a_look small_limit",
     "plan.configure": "KEYS configure user_keys",
     "plan.decide": "AFFECTED CONSUMED Decision FADES HIGH_MARK MODE MOST_AFFECTED QUERY REASON "
     "RUN Request SCHEMA_ONLY TOTALS check_table consumed decide faded fingerprint last_run",

@@ -35,7 +35,7 @@ def test_files_are_told_by_node_with_their_rows_and_bytes(shop, writing, tmp_pat
     told = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.nodes]
     assert told == [(0, "all rows", [2, 2]), (1, "note = b", [2]), (1, "note = null", [1])]
     assert all(file.bytes > 0 and file.bounded and not file.deleted for node in found.nodes for file in node.files)
-    assert observe_totals(made.reader, named("t")) == FileTotals(4, 0)
+    assert observe_totals(made.reader, named("t")) == FileTotals(4, 0, appends=3)
 
 
 def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) -> None:
@@ -68,3 +68,9 @@ def test_values_of_partitions_are_told_as_spark_writes_them(
     made = writing.warehouse(tmp_path).create("t", (NestedField(1, "c", kind, required=False),))
     found = _value(made, PartitionField(1, 1000, transform, "p"), value)
     assert (str(found), found.type) == told
+
+
+def test_a_partition_by_a_column_that_is_gone_has_no_condition(writing, tmp_path) -> None:
+    made = writing.warehouse(tmp_path).create("t")
+    found = _value(made, PartitionField(99, 1000, IdentityTransform(), "gone"), 7)
+    assert (str(found), found.type) == ("gone = 7", "")
