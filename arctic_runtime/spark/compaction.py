@@ -77,38 +77,42 @@ def compact(run: Run, mode: CompactionMode) -> Compacted:
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
-    state, plan = plan_compaction(run, mode)
-    folds = [step for step in plan.steps if isinstance(step, Fold)]
-    state = run.settled(state, fold=bool(folds))
-    for stale in stale_branches(run.model, state):
-        perform(stale, run.context(state))
-    rewrites = _rewritten(run, mode)
-    return Compacted((*folds, *rewrites), plan_compaction(run, mode)[1])
-
-
-def _rewritten(run: Run, mode: CompactionMode) -> Sequence[Rewrite]:
-    performed: list[Rewrite] = []
-    done: set[Place] = set()
+    performed: list[CompactionStep] = []
     lost = 0
     while True:
-        state, plan = plan_compaction(run, mode, done)
-        step = next((step for step in plan.steps if isinstance(step, Rewrite)), None)
-        if step is None:
-            return performed
         try:
-            _rewrite(step, run.context(state))
+            step = _next_step(run, mode, performed)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
                 raise _given_up(run.model, performed) from conflict
             time.sleep(WAIT_SECONDS)
             continue
-        run.settled(run.observe())
+        if step is None:
+            return Compacted(tuple(performed), plan_compaction(run, mode)[1])
         performed.append(step)
-        done.update((step.table, node.spec, node.partition) for node in step.nodes)
 
 
-def _given_up(model: Model, performed: Sequence[Rewrite]) -> CommitConflict:
+def _next_step(run: Run, mode: CompactionMode, performed: Sequence[CompactionStep]) -> CompactionStep | None:
+    """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
+    state = run.settled(run.observe())
+    for stale in stale_branches(run.model, state):
+        perform(stale, run.context(state))
+    rewritten = [step for step in performed if isinstance(step, Rewrite)]
+    done = {(step.table, node.spec, node.partition) for step in rewritten for node in step.nodes}
+    state, plan = plan_compaction(run, mode, done)
+    has_folded = any(isinstance(step, Fold) for step in performed)
+    for step in plan.steps:
+        if isinstance(step, Rewrite):
+            _rewrite(step, run.context(state))
+            return step
+        if not has_folded:
+            run.settled(state, fold=True)
+            return step
+    return None
+
+
+def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:
     return CommitConflict(
         f"{model.table}: others committed to it {MAX_LOST_RACES} times while its files were rewritten; they go first.\n"
         f"  done before, and kept: {len(performed)} step(s)\n"

@@ -67,7 +67,7 @@ class Shop:
         return self.lake.rows(self.model) == sorted(self.rows.values(), key=repr)
 
 
-@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_no_change(
     lake: Warehouse, merge: str
 ) -> None:
@@ -214,6 +214,11 @@ def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(lake: Wareho
     assert shop.is_right
     assert lake.broken(shop.model) == []
     assert not [name for name in lake.branches(shop.model) if name.startswith("arctic_")]
+
+
+def test_where_there_is_nothing_to_do_spark_is_not_asked(lake: Warehouse) -> None:
+    shop = Shop(lake, partition_by=None)
+    assert compact(lake.make_run(shop.model, refuse), "major").steps == ()
 
 
 def test_a_table_that_is_not_there_is_not_compacted(lake: Warehouse) -> None:

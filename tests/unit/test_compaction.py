@@ -206,7 +206,7 @@ def test_with_the_lowest_threshold_files_are_looked_at_after_every_commit() -> N
     assert all(is_worth_a_look(model, TABLE, FileTotals(2, 0, appends)) for appends in range(5))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(nodes=_nodes)
 def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[Node]) -> None:
     files = [file for of in nodes for file in of.files]
@@ -255,7 +255,7 @@ def performed(lying: TableFiles, steps: Sequence[Any]) -> TableFiles:
     return replace(lying, nodes=tuple(of for of in nodes.values() if of.files))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(nodes=_nodes, target=_targets, mode=st.sampled_from(MODES))
 def test_no_node_is_in_two_steps_and_all_are_in_the_plan(nodes: list[Node], target: int, mode: CompactionMode) -> None:
     plan = compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode)
@@ -263,7 +263,7 @@ def test_no_node_is_in_two_steps_and_all_are_in_the_plan(nodes: list[Node], targ
     assert sorted([*taken, *(left.node for left in plan.left)], key=str) == sorted(nodes, key=str)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(nodes=_nodes, target=_targets)
 def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Node], target: int) -> None:
     lying = base(*nodes, target=target)
@@ -277,7 +277,7 @@ def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Nod
     assert unasked in (taken, set())
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(nodes=_nodes, target=_targets, mode=st.sampled_from(MODES))
 def test_nothing_is_due_twice_in_a_row(nodes: list[Node], target: int, mode: CompactionMode) -> None:
     lying = base(*nodes, target=target)
