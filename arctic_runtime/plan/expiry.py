@@ -11,6 +11,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import MODE, RUN, SCHEMA_ONLY
 
+WORTH_EXPIRING = 20
+"""After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
+
 Needs = Iterator[tuple[int, str]]
 """The sequence number from which on snapshots are needed, and what for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.observe import last_consumed, observe_snapshots
-from arctic_runtime.plan.expiry import expiry
+from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.statement import listed, name, number, statement, text
 
@@ -49,6 +50,25 @@ def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
             if attempt == MAX_ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
+    """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
+    age = run.model.config.retention.versions_seconds
+    changes = observe_snapshots(run.reader, run.model.table.changes) if age is not None else None
+    if age is None or changes is None:
+        return
+    old = [of for of in changes.lineage if of.at_ms < _milliseconds(run) - 1000 * age]
+    if len(old) < WORTH_EXPIRING:
+        return
+    names = tuple(readers)
+    if _count(plan_expiry(run, names)) >= WORTH_EXPIRING:
+        with suppress(CommitConflict):
+            expire(run, names)
+
+
+def _count(plan: ExpiryPlan) -> int:
+    return sum(len(step.snapshots) for step in plan.steps)
 
 
 def _expire(spark: SparkSession, step: Expire) -> None:

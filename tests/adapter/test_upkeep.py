@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
+from arctic_runtime.plan import upkeep
+from arctic_runtime.spark import expiry
+
 ORDERS = """
 {{ config(materialized='arctic', primary_key='id', partition_by='region', compaction='off', alias='or`ders',
           retention={'versions': '1m'}, post_hook=var('hooks', [])) }}
@@ -49,6 +52,20 @@ class TestUpkeep:
         )
         results = run_dbt(["run", "--vars", "v: 4"])
         assert {r.node.name: r.message for r in results}["down"] == "incremental +0 ~2 -0"
+
+    def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(upkeep, "_SECONDS", {"m": 0})
+        monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+        run_dbt(["run", "--full-refresh", "--no-partial-parse", "--vars", "v: 10"])
+        versions = f"select count(*) from `lake`.`{project.test_schema}`.`or``ders__changes`.snapshots"
+        for v in (11, 12):
+            run_dbt(["run", "--select", "orders", "--vars", f"v: {v}"])
+        assert project.run_sql(versions, fetch="one")[0] == 3
+        run_dbt(["run", "--select", "down", "--vars", "v: 12"])
+        run_dbt(["run", "--select", "orders", "--vars", "v: 13"])
+        assert project.run_sql(versions, fetch="one")[0] == 2
 
     def test_what_is_asked_for_wrongly_is_said(self, project: Any) -> None:
         assert "no arctic model is called nobody" in self.operate("arctic_compact", "{model: nobody}", False)

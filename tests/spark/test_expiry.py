@@ -9,9 +9,11 @@ import pytest
 
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark import expiry
 from arctic_runtime.spark.compaction import compact
 from arctic_runtime.spark.expiry import expire, plan_expiry
 from arctic_runtime.spark.run import Run
+from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
 COLUMNS = "id int, region string, v int"
@@ -90,10 +92,38 @@ def test_a_base_is_made_anew_from_changes_whose_versions_are_gone(lake: Warehous
     assert lake.broken(model) == []
 
 
-def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    from arctic_runtime.spark import expiry as expiring_module
-    from tests.spark.test_commits import once_before
+@pytest.mark.slow
+def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lake.model("m", SQL, **{**CONFIG, "partition_by": None})
+    forever = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": None})
+    down = lake.model("down", "select id, v from {m}", primary_key="id")
+    for v in range(3):
+        put(lake, model, {1: (1, "eu", v)})
+        if v == 1:
+            lake.run(down)
+    later = datetime.datetime.now(datetime.timezone.utc) + LATER
 
+    def after_a_run(of: Model, *readers: Model) -> tuple[int, int]:
+        one = Run(of, lake.reader, lambda: lake.spark, now=later)
+        expiry.expire_if_due(one, [reader.table for reader in readers])
+        return snapshots(lake, model)
+
+    before = snapshots(lake, model)
+    assert after_a_run(model) == before
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 2)
+    assert after_a_run(forever) == before
+    assert after_a_run(model, down) == (before[0] - 2, before[1] - 1)
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 3)
+    assert after_a_run(model) == (before[0] - 2, before[1] - 1)
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+    assert after_a_run(model) == (1, 1)
+    assert lake.rows(model) == [(1, "eu", 2)]
+    assert lake.actions(lake.run(down)) == (0, 1, 0)
+
+
+def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     model = lake.model("m", "select id, region, v from {s}", **{**CONFIG, "partition_by": None})
     rows = {1: (1, "eu", 1)}
     for v in range(2):
@@ -102,7 +132,7 @@ def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monke
     assert oldest is not None
     kept = oldest.commits[0].version.snapshot
     tag = f"alter table {lake.sql_name('m__changes')} create tag mine as of version {kept}"
-    once_before(expiring_module, "_expire", lambda: lake.spark.sql(tag).collect(), monkeypatch)
+    once_before(expiry, "_expire", lambda: lake.spark.sql(tag).collect(), monkeypatch)
     plan = expiring(lake, model)
     assert any(of.snapshot == kept and of.alone for of in plan.kept)
     found = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots

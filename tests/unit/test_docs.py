@@ -23,7 +23,7 @@ from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan import compaction, decide, increment, settle
+from arctic_runtime.plan import compaction, decide, expiry, increment, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
@@ -348,6 +348,7 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
     assert f"{compaction.OPEN_BYTES // mib} MiB for a file to open" in text
     assert f"A commit counts as {compaction.COMMIT_BYTES // mib} MiB" in text
+    assert f"once {expiry.WORTH_EXPIRING} of its snapshots may go" in text
     assert f"up to {compaction.GROUP_NODES} nodes and {compaction.GROUP_BYTES // (1024 * mib)} GiB" in text
 
 

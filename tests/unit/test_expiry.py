@@ -155,7 +155,7 @@ def test_a_plan_tells_what_goes_and_what_is_kept_for_whom() -> None:
     assert describe_expiry(gone_plan, "gone")[0] == "gone: 2 snapshot(s) of lake.dwd.orders__changes"
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     count=st.integers(1, 8),
     merged=st.integers(1, 8),

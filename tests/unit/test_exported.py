@@ -36,7 +36,7 @@ SURFACE = {
     "plan.configure": "KEYS configure user_keys",
     "plan.decide": "AFFECTED CONSUMED Decision FADES HIGH_MARK MODE MOST_AFFECTED QUERY REASON "
     "RUN Request SCHEMA_ONLY TOTALS check_table consumed decide faded fingerprint last_run",
-    "plan.expiry": "Needs describe_expiry expiry",
+    "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",

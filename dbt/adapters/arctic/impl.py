@@ -156,7 +156,8 @@ class ArcticAdapter(SparkAdapter):
         self.connections.get_thread_connection().handle.note_temporary_view()
         with self.connections.exception_handler(sql):
             model = maintenance.to_model(relation, node, sql)
-            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty)
+            readers = maintenance.project_tables(self._nodes)
+            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty, readers)
 
     @available.parse_none
     def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:

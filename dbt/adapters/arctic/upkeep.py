@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def project_models(nodes: Iterable[Any]) -> dict[str, Model]:
     """Name → every arctic model of a project; queries as they are written, which upkeep does not look at."""
-    found = (node for node in nodes if _is_arctic(node))
+    found = (node for node in nodes if maintain.is_arctic(node))
     return {str(node.name): _model(node) for node in found}
 
 
@@ -60,10 +60,6 @@ def expire(
 def status(model: Model, models: Iterable[Model], reader: CatalogReader) -> list[str]:
     """How a table stands, and who reads it."""
     return inspect.describe_status(inspect.status(reader, model, tuple(models)))
-
-
-def _is_arctic(node: Any) -> bool:
-    return str(node.resource_type) == "model" and node.config.materialized == maintain.MATERIALIZATION
 
 
 def _model(node: Any) -> Model:
