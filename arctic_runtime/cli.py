@@ -1,4 +1,4 @@
-"""The command `arctic`: looks at and checks what dbt builds.
+"""The command `arctic`: looks at, checks and maintains what dbt builds.
 
 Exit codes: 0 done, 1 a difference or failure in the data, 2 wrong use.
 """
@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from arctic_runtime import inspect
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.model.compaction import CompactionMode, describe_compaction
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.compaction import describe_plan
+from arctic_runtime.plan.expiry import describe_expiry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,22 +151,8 @@ def _status(desk: Desk) -> Answer:
     found = [inspect.status(desk.reader, model, desk.project.models) for model in chosen]
     lines: list[str] = []
     for status in found:
-        lines += _status_lines(status)
+        lines += inspect.describe_status(status)
     return Answer([asdict(status) for status in found], tuple(lines))
-
-
-def _status_lines(status: inspect.Status) -> list[str]:
-    if not status.built:
-        return [f"{status.model}: not built yet"]
-    return [
-        f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
-        f"  base: {status.rows:,} rows, {status.files} files, {status.bytes:,} bytes, {status.nodes} nodes",
-        f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows",
-        *(
-            f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
-            for consumer in status.consumers
-        ),
-    ]
 
 
 def _history(desk: Desk) -> Answer:
@@ -189,6 +178,27 @@ def _lookup(desk: Desk) -> Answer:
     return Answer(asdict(found), lines, DIFFERENT if found.row is None else DONE)
 
 
+def _compact(desk: Desk) -> Answer:
+    from arctic_runtime.spark.compaction import compact, plan_compaction
+
+    run = desk.run(desk.project.one(desk.options.model))
+    if desk.options.plan:
+        _, plan = plan_compaction(run, desk.options.mode)
+        return Answer(asdict(plan), tuple(describe_plan(plan)))
+    done = compact(run, desk.options.mode)
+    lines = [f"done: {describe_compaction(step)}" for step in done.steps]
+    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"]))
+
+
+def _expire(desk: Desk) -> Answer:
+    from arctic_runtime.spark.expiry import expire, plan_expiry
+
+    run = desk.run(desk.project.one(desk.options.model))
+    readers = [model.table for model in desk.project.models]
+    plan = plan_expiry(run, readers) if desk.options.plan else expire(run, readers)
+    return Answer(asdict(plan), tuple(describe_expiry(plan, "to go" if desk.options.plan else "gone")))
+
+
 _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "verify": _verify,
     "explain": _explain,
@@ -196,6 +206,8 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "history": _history,
     "changes": _changes,
     "lookup": _lookup,
+    "compact": _compact,
+    "expire": _expire,
 }
 
 
@@ -205,7 +217,9 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
     shared.add_argument("--target", default=None, help="the profile's target, as for dbt")
     shared.add_argument("--json", action="store_true", help="answer in JSON")
-    parser = argparse.ArgumentParser(prog="arctic", description="Looks at and checks the tables that dbt builds.")
+    parser = argparse.ArgumentParser(
+        prog="arctic", description="Looks at, checks and maintains the tables that dbt builds."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
@@ -221,8 +235,16 @@ def _parser() -> argparse.ArgumentParser:
         ("history", "the versions of a table"),
         ("changes", "change rows between two versions"),
         ("lookup", "one row by its key"),
+        ("compact", "put small files together and take deleted rows out of files"),
+        ("expire", "let old snapshots go that nobody needs"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
+    compact = commands.choices["compact"]
+    compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
+    for command in ("compact", "expire"):
+        commands.choices[command].add_argument(
+            "--plan", action="store_true", help="only show what would be done, and why"
+        )
     changes = commands.choices["changes"]
     changes.add_argument("--from", dest="start", type=int, required=True, metavar="V", help="after this version")
     changes.add_argument("--to", dest="end", type=int, required=True, metavar="V", help="up to this version")

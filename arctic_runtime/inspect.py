@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, plain_columns
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.observe import observe_model
+from arctic_runtime.observe import last_consumed, observe_model
 from arctic_runtime.plan import decide as decisions
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
     state = observe_model(reader, model)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
-    head = state.changes.commits[-1]
+    runs = (commit for commit in reversed(state.changes.commits) if decisions.RUN in commit.summary)
+    head = next(runs, state.changes.commits[-1])
     pending = state.changes.after(state.base.merged)
     summary = _base_summary(reader, model)
     return Status(
@@ -88,6 +89,21 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
         unmerged_rows=sum(commit.rows for commit in pending),
         consumers=tuple(_consumers(reader, model, state, project)),
     )
+
+
+def describe_status(status: Status) -> list[str]:
+    """A few lines for people."""
+    if not status.built:
+        return [f"{status.model}: not built yet"]
+    return [
+        f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
+        f"  base: {status.rows:,} rows, {status.files} files, {status.bytes:,} bytes, {status.nodes} nodes",
+        f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows",
+        *(
+            f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
+            for consumer in status.consumers
+        ),
+    ]
 
 
 def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
@@ -131,25 +147,36 @@ def _unmerged_rows(
     if not pending:
         return [], 0
     table = reader.load_table(model.table.changes.schema, model.table.changes.name)
-    head = pending[-1].version.snapshot
-    places = _added_files(table, head, {commit.version.snapshot: commit.version.sequence for commit in pending})
-    scan = _scan(table, head, wanted)
-    tasks = [task for task in scan.plan_files() if task.file.file_path in places]
-    rows = [{**row, "_place": places[task.file.file_path]} for task in tasks for row in _read(table, scan, [task])]
-    return rows, len(tasks)
+    places = _added_files(table, pending)
+    found: dict[str, Any] = {}
+    for snapshot in _before_rewriting(state.changes.commits, pending):
+        scan = _scan(table, snapshot, wanted)
+        found |= {task.file.file_path: (scan, task) for task in scan.plan_files() if task.file.file_path in places}
+    rows = [
+        {**row, "_place": places[path]} for path, (scan, task) in found.items() for row in _read(table, scan, [task])
+    ]
+    return rows, len(found)
 
 
-def _added_files(table: Table, head: int, commits: Mapping[int, int]) -> dict[str, int]:
-    """Path → sequence number of the data files that these commits added."""
-    snapshot = table.snapshot_by_id(head)
-    assert snapshot is not None
-    return {
-        entry.data_file.file_path: commits[entry.snapshot_id]
-        for manifest in snapshot.manifests(table.io)
-        if manifest.added_snapshot_id in commits
-        for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.snapshot_id is not None and entry.snapshot_id in commits
-    }
+def _before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
+    """Snapshots that together have all files that were added in `pending`, before anybody put some of them together."""
+    first = pending[0].version.sequence
+    rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
+    return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
+
+
+def _added_files(table: Table, commits: Sequence[Commit]) -> dict[str, int]:
+    """Path → sequence number of the data files that these commits added, each read where it was added."""
+    places: dict[str, int] = {}
+    for commit in commits:
+        snapshot = table.snapshot_by_id(commit.version.snapshot)
+        assert snapshot is not None
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io)
+                added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
+                places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
+    return places
 
 
 def _read(table: Table, scan: DataScan, tasks: Sequence[Any]) -> list[dict[str, Any]]:
@@ -178,7 +205,7 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
     found = []
     assert state.changes is not None
     for other in project:
-        offset = decisions.consumed(decisions.last_run(observe_model(reader, other).changes)).get(str(model.table))
+        offset = last_consumed(reader, other.table).get(str(model.table))
         if offset is not None and offset.table == state.changes.uuid:
             behind = state.changes.after(offset)
             found.append(Consumer(str(other.table), len(behind), sum(commit.rows for commit in behind)))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import (
@@ -22,7 +24,7 @@ from arctic_runtime.model.state import (
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
-from arctic_runtime.plan.decide import RUN, TOTALS, last_run
+from arctic_runtime.plan.decide import RUN, TOTALS, consumed, last_run
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -132,6 +134,46 @@ def last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
         ),
         default=0,
     )
+
+
+def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
+    """All snapshots of a table that are kept; None where there is no such table."""
+    table = _load(reader, name)
+    if table is None:
+        return None
+    behind = [snapshot.snapshot_id for snapshot in _lineage(table)]
+    by_age = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    return Snapshots(
+        name,
+        tuple(_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id in behind),
+        tuple(_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
+        frozenset(_held(table, frozenset(behind))),
+    )
+
+
+def last_consumed(reader: CatalogReader, model: TableName) -> dict[str, Version]:
+    """What a model has read of its upstreams, as its newest run says; empty where there is none."""
+    changes = _load(reader, model.changes)
+    if changes is None or not _is_kind(changes, "changes"):
+        return {}
+    return consumed(last_run(_change_table(changes)))
+
+
+def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:
+    merged = decode_versions(_summary(snapshot).get(MERGED)).get("changes")
+    return KeptSnapshot(snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms, merged)
+
+
+def _held(table: Table, behind: frozenset[int]) -> Iterator[int]:
+    """Snapshots that a tag or a branch other than main keeps; of a branch also those behind it, up to main's."""
+    parents = _parents(table)
+    for name, ref in table.metadata.refs.items():
+        at: int | None = ref.snapshot_id
+        if name != "main":
+            yield ref.snapshot_id
+        while at is not None and at not in behind and ref.snapshot_ref_type == "branch":
+            yield at
+            at = parents.get(at)
 
 
 def _load(reader: CatalogReader, name: TableName) -> Table | None:

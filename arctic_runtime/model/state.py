@@ -49,6 +49,17 @@ class ChangeTableState:
         """Whether the snapshot of a version is still there, so that what came after it can be read as a range."""
         return version is None or any(commit.version == version for commit in self.commits)
 
+    @property
+    def begins(self) -> bool:
+        """Whether the first commit of all is still there; expiry takes the oldest ones, while their rows stay."""
+        return not self.commits or self.commits[0].parent is None
+
+    def count_after(self, version: Version | None) -> int:
+        """How many commits brought rows after a version; 2 stands for several where some are gone."""
+        found = len(self.after(version))
+        is_whole = self.begins if version is None else self.keeps(version)
+        return found if is_whole else max(found, 2)
+
     def after(self, version: Version | None) -> tuple[Commit, ...]:
         """Commits that added rows after a version, oldest first."""
         sequence = version.sequence if version else -1

@@ -34,6 +34,26 @@ class Transform:
 
 
 @dataclass(frozen=True)
+class Compaction:
+    """From what on files are written anew: a node's share of deleted rows, its small files, those of the changes.
+
+    Where it is not `automatic`, these hold for what is asked for by hand.
+    """
+
+    automatic: bool = True
+    deleted_share: float = 0.25
+    small_files: int = 16
+    change_files: int = 100
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long versions that nobody needs any more are kept; None: for ever."""
+
+    versions_seconds: int | None = None
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The configuration of one model, checked: every value is known and nothing contradicts."""
 
@@ -50,6 +70,8 @@ class ModelConfig:
     exclude_columns: tuple[str, ...] = ()
     changelog: Changelog = "lookup"
     on_schema_change: OnSchemaChange = "append_new_columns"
+    compaction: Compaction = Compaction()
+    retention: Retention = Retention()
     nodes: int | None = None
     tblproperties: Mapping[str, str] = field(default_factory=dict)
 

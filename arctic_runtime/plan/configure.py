@@ -21,6 +21,7 @@ from arctic_runtime.model.table import (
     Unit,
 )
 from arctic_runtime.plan.layout import MAX_NODES
+from arctic_runtime.plan.upkeep import read_compaction, read_retention
 
 KEYS = (
     "primary_key",
@@ -55,8 +56,6 @@ _ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "history": ("none",),
     "keep": ("net",),
     "on_configuration_change": ("apply",),
-    "compaction": ("auto",),
-    "retention": (),
     "target_file_bytes": (),
     "node_bytes": (),
 }
@@ -317,6 +316,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "exclude_columns": _names,
     "changelog": _choice(Changelog),
     "on_schema_change": _choice(OnSchemaChange),
+    "compaction": read_compaction,
+    "retention": read_retention,
     "nodes": _nodes,
     "tblproperties": _properties,
 }

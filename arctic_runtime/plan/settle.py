@@ -26,10 +26,11 @@ FOLD_COMMITS = 50
 BRANCH_PREFIX = "arctic_"
 
 
-def settle(model: Model, state: TableState) -> tuple[Step, ...]:
+def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, ...]:
     """The next steps that bring base and view to the head of the change table.
 
-    One call gives steps that hold for this state; after them observe and call again until there are none.
+    One call gives steps that hold for this state; after them observe and call again until there are none. With
+    `fold` the base of a table merged on read is brought there too, however little there is to merge.
     """
     changes, base = state.changes, state.base
     if changes is None or changes.head is None or not _is_loaded(changes):
@@ -38,7 +39,7 @@ def settle(model: Model, state: TableState) -> tuple[Step, ...]:
         return _create_base(model, changes, state)
     if base.properties.get(LAYOUT, layout_text(model.config)) != layout_text(model.config):
         return (_new_base(model, changes, replaces=True),)
-    merge = _merge(model, changes, base)
+    merge = _merge(model, changes, base, fold)
     if merge is not None:
         return (merge,)
     view = _view(model, changes, base, state)
@@ -69,7 +70,9 @@ def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> 
 
 
 def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
-    return CreateBase(model.base, _newest(changes), sum(commit.bytes for commit in changes.commits), replaces)
+    head = changes.commits[-1].summary
+    size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
+    return CreateBase(model.base, _newest(changes), int(size), replaces)
 
 
 def _stale(table: TableName, part: ChangeTableState | BaseState) -> DropBranches:
@@ -93,7 +96,7 @@ def _is_loaded(changes: ChangeTableState) -> bool:
     return any(RUN in commit.summary for commit in changes.commits)
 
 
-def _merge(model: Model, changes: ChangeTableState, base: BaseState) -> MergeBase | None:
+def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool) -> MergeBase | None:
     if base.merged is None or base.merged.table != changes.uuid:
         raise CorruptState(
             f"{model.base}: it is not known up to which version of {model.table.changes} it is merged.\n"
@@ -101,10 +104,10 @@ def _merge(model: Model, changes: ChangeTableState, base: BaseState) -> MergeBas
             "  what to do: drop the base; the next run makes it anew from the change table"
         )
     pending = changes.after(base.merged)
-    if not pending or (model.config.merge == "on_read" and not _worth_folding(changes, base)):
+    may_wait = model.config.merge == "on_read" and not fold
+    if not pending or (may_wait and not _worth_folding(changes, base)):
         return None
-    commits = len(pending) if changes.keeps(base.merged) else max(len(pending), 2)
-    return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), commits)
+    return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
 
 
 def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:

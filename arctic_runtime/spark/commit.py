@@ -42,6 +42,7 @@ _CONFLICT = (
     "Found conflicting",
     "Found new conflicting",
     "Cannot determine history between",
+    "Still referenced by refs",
 )
 _READ_ONLY = (
     "SQLITE_READONLY",

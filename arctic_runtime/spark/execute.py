@@ -195,14 +195,14 @@ def _create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     changes = read_table(spark, model.table.changes, step.version.snapshot)
     assert context.state.changes is not None
-    commits = len(context.state.changes.after(None))
+    commits = context.state.changes.count_after(None)
     alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
     rows = conformed(alive, plain_columns(context.state.changes.columns))
     nodes = model.config.nodes or node_count(step.bytes, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     transforms = (*model.config.partition_by, *_node_transform(model, nodes))
     laid_out = _laid_out(rows, model, transforms)
     properties = {**_properties(model, "base"), LAYOUT: layout_text(model.config)}
-    summary = _merged_to(step.version)
+    summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
 
@@ -316,7 +316,8 @@ def _write_order(context: Context, table: TableName) -> None:
         )
 
 
-def _merged_to(version: Version) -> dict[str, str]:
+def merged_to(version: Version) -> dict[str, str]:
+    """What the summary of a base's snapshot says of the version that it is merged to."""
     return {MERGED: encode_versions({"changes": version})}
 
 
@@ -333,7 +334,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         rows = overlay(old, newest.coalesce(1), model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
-        overwrite(ordered, step.table, step.expected, _merged_to(step.end))
+        overwrite(ordered, step.table, step.expected, merged_to(step.end))
         return
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
@@ -365,7 +366,7 @@ def _replace_rows(
     """
     if where != NOWHERE:
         _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
-    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", _merged_to(end)[MERGED])
+    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", merged_to(end)[MERGED])
     write_once(writer.append, f"write what changed to {'.'.join(branch)}")
 
 

@@ -145,7 +145,7 @@ def unmerged_changes(
     is_whole = changes.keeps(base.merged)
     appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole)
     appended = only.select(appended, model.config.primary_key) if only else appended
-    return newest_changes(appended, model.config.primary_key, len(pending) if is_whole else max(len(pending), 2))
+    return newest_changes(appended, model.config.primary_key, changes.count_after(base.merged))
 
 
 def overlay(base: DataFrame, unmerged: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:

@@ -6,7 +6,7 @@ import datetime
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -37,6 +37,7 @@ from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
+from arctic_runtime.spark.compaction import compact, is_due
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Context, append_changes, perform
@@ -123,9 +124,22 @@ class Run:
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
         try:
-            return self._retried()
+            outcome = self._retried()
         finally:
             self.pins.forget(self.model.table)
+        if outcome.mode != "unchanged" and self.model.config.compaction.automatic:
+            self._compact()
+        return replace(outcome, timings=self._seconds())
+
+    def _compact(self) -> None:
+        """Compaction where it is due; it gives way to whoever writes, since the next run can do it as well."""
+        with suppress(CommitConflict):
+            if is_due(self):
+                with self._timed("compact"):
+                    compact(self, "auto")
+
+    def _seconds(self) -> dict[str, float]:
+        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
 
     def _retried(self) -> Outcome:
         for attempt in range(MAX_ATTEMPTS):
@@ -140,15 +154,15 @@ class Run:
         with self._timed("observe"):
             state = self.observe()
             decision, upstreams = self._decided(state)
-        state = self._settled(state)
+        state = self.settled(state)
         if decision.mode == "unchanged":
             return self._outcome(*(self._committed or (decision, NO_ROWS)), state)
-        context = self._context(state)
+        context = self.context(state)
         for step in stale_branches(self.model, state):
             perform(step, context)
         rows = self._commit(context, decision, upstreams)
         self._committed = (decision, rows)
-        state = self._settled(self.observe())
+        state = self.settled(self.observe())
         return self._outcome(decision, rows, state)
 
     def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
@@ -316,25 +330,26 @@ class Run:
     def _tells_no_old_rows(self, decision: Decision) -> bool:
         return self.model.config.changelog == "input" and decision.mode == "incremental"
 
-    def _settled(self, state: TableState) -> TableState:
-        """Performs what has to follow the change table, until base and view show its head."""
-        steps = settle(self.model, state)
+    def settled(self, state: TableState, fold: bool = False) -> TableState:
+        """Performs what has to follow the change table, until base and view show its head; see `settle`."""
+        steps = settle(self.model, state, fold)
         for _ in range(MAX_SETTLING):
             if not steps:
                 return state
-            context = self._context(state)
+            context = self.context(state)
             for step in steps:
                 with self._timed(type(step).__name__):
                     perform(step, context)
             state = self.observe()
-            steps = settle(self.model, state)
+            steps = settle(self.model, state, fold)
         raise CorruptState(
             f"{self.model.table}: its base and view do not come to show its change table.\n"
             f"  expected: nothing left to do\n  found: {'; '.join(describe(step) for step in steps)}\n"
             "  what to do: see who else writes to these relations, then run again"
         )
 
-    def _context(self, state: TableState) -> Context:
+    def context(self, state: TableState) -> Context:
+        """What steps for this state need, with a token of its own."""
         return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now)
 
     def _outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
@@ -346,7 +361,7 @@ class Run:
             rows=rows,
             version=head.snapshot if head else None,
             consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
-            timings={step: round(seconds, 3) for step, seconds in self.timings.items()},
+            timings=self._seconds(),
             estimates={found.way: found.seconds for found in decision.ways},
         )
 

@@ -95,7 +95,7 @@ def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
 def _changes_fold_to_the_table(run: Run, state: TableState) -> Finding:
     changes = _all_changes(run, state)
     assert state.changes is not None
-    newest = newest_changes(changes, run.model.config.primary_key, len(state.changes.after(None)))
+    newest = newest_changes(changes, run.model.config.primary_key, state.changes.count_after(None))
     folded = newest.where(F.col(ACTION) != DELETE)
     return _compared(run, state, folded, "the changes fold to the table")
 

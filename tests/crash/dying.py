@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.spark import commit, execute
+from arctic_runtime.spark import commit, compaction, execute
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
     from tests.spark.warehouse import Warehouse
 
-EFFECTS = ((commit, "attempt"), (commit, "write_once"), (execute, "attempt"), (execute, "write_once"))
+EFFECTS = (
+    (commit, "attempt"),
+    (commit, "write_once"),
+    (execute, "attempt"),
+    (execute, "write_once"),
+    (compaction, "write_once"),
+)
 """Whatever changes a table goes through one of these."""
 
 
@@ -41,12 +47,18 @@ class Life:
 
 def run_until(lake: Warehouse, model: Model, last: int) -> Life | None:
     """Runs a model with only its first `last` effects; None where it did not need more than those."""
-    life, session = Life(last), lake.environment.session()
+    session = lake.environment.session()
+    return dying(last, lambda: lake.run(model, lambda: session))
+
+
+def dying(last: int, action: Callable[[], object]) -> Life | None:
+    """Does something with only its first `last` effects; None where it did not need more than those."""
+    life = Life(last)
     with pytest.MonkeyPatch.context() as patch:
         for module, name in EFFECTS:
             patch.setattr(module, name, life.living(getattr(module, name)))
         try:
-            lake.run(model, lambda: session)
+            action()
         except Death:
             return life
     return None

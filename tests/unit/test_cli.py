@@ -14,13 +14,13 @@ import pytest
 from arctic_runtime import cli
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.table import Model, ModelConfig, Retention
 
 Arctic = Callable[..., tuple[int, str, str]]
 
 
-def a_model(name: str, merge: Any = "on_write") -> Model:
-    return Model(TableName("lake", "dwd", name), "select 1", ModelConfig(("id",), hash_key="id", merge=merge))
+def a_model(name: str, merge: Any = "on_write", **config: Any) -> Model:
+    return Model(TableName("lake", "dwd", name), "select 1", ModelConfig(("id",), hash_key="id", merge=merge, **config))
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Project:
     """A project as the adapter loads it, already compiled."""
 
     profile: Any
-    models: tuple[Model, ...] = (a_model("dwd", "on_read"), a_model("nothing"), a_model("ods"))
+    models: tuple[Model, ...] = (a_model("dwd", "on_read"), a_model("nothing"), a_model("ods", retention=Retention(60)))
 
     def select(self, names: Sequence[str]) -> tuple[Model, ...]:
         return tuple(self.one(name) for name in names) if names else self.models
@@ -78,6 +78,9 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["changes", "ods", "--from", "x", "--to", "2"],
         ["status", "--nonsense"],
         ["explain", "ods", "dwd"],
+        ["compact"],
+        ["compact", "ods", "--mode", "hard"],
+        ["expire", "ods", "--mode", "full"],
     ],
 )
 def test_wrong_use_exits_with_2_and_loads_nothing(
@@ -90,7 +93,9 @@ def test_wrong_use_exits_with_2_and_loads_nothing(
     assert loaded == []
 
 
-@pytest.mark.parametrize("command", ["verify", "explain", "status", "history", "changes", "lookup"])
+@pytest.mark.parametrize(
+    "command", ["verify", "explain", "status", "history", "changes", "lookup", "compact", "expire"]
+)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         cli.main([command, "--help"])
@@ -156,3 +161,31 @@ def test_lookup_exits_with_1_where_there_is_no_row(arctic: Arctic) -> None:
     code, out, err = arctic("lookup", "dwd", "1", "2")
     assert (code, out) == (2, "")
     assert "give one value for each of id" in err
+
+
+def test_a_plan_of_compaction_tells_what_is_left_alone_and_why_without_spark(arctic: Arctic) -> None:
+    code, out, _ = arctic("compact", "dwd", "--plan")
+    assert code == 0
+    assert "left alone: lake.dwd.dwd__base, all rows: 1 files, 1 of them small, 0% deleted: up to 16 small" in out
+    code, out, _ = arctic("compact", "dwd", "--plan", "--mode", "full", "--json")
+    plan = json.loads(out)
+    assert (code, [(step["table"]["name"], step["reason"]) for step in plan["steps"]]) == (
+        0,
+        [
+            ("dwd__base", "every reader has to lay them over the base"),
+            ("dwd__changes", "up to 4 small files in a node, more than 1"),
+        ],
+    )
+    code, _, err = arctic("compact", "nothing", "--plan")
+    assert (code, err) == (2, "arctic compact: lake.dwd.nothing was not built yet; run it first\n")
+
+
+def test_a_plan_of_expiry_tells_what_is_kept_for_whom_without_spark(arctic: Arctic) -> None:
+    code, out, _ = arctic("expire", "ods", "--plan")
+    assert code == 0
+    assert "and newer: lake.dwd.dwd has read up to it" in out
+    code, out, _ = arctic("expire", "ods", "--plan", "--json")
+    assert (code, json.loads(out)["steps"]) == (0, [])
+    code, _, err = arctic("expire", "dwd", "--plan")
+    assert code == 2
+    assert "retention: {versions: '5d'}" in err

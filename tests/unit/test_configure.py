@@ -31,7 +31,8 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "keep": (KEY, "net"),
     "on_schema_change": (KEY, "fail"),
     "on_configuration_change": (KEY, "apply"),
-    "compaction": (KEY, "auto"),
+    "compaction": (KEY, {"small_files": 4}),
+    "retention": (KEY, {"versions": "5d"}),
     "nodes": (KEY, 8),
     "tblproperties": (KEY, {"write.parquet.compression-level": 3}),
 }
@@ -42,8 +43,6 @@ NOT_BUILT: dict[str, Any] = {
     "history": "scd2",
     "keep": "all",
     "on_configuration_change": "fail",
-    "compaction": {"files": 4},
-    "retention": {"changes": "7d"},
     "target_file_bytes": 1024,
     "node_bytes": 1024,
 }

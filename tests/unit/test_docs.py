@@ -20,10 +20,11 @@ from arctic_runtime import observe
 from arctic_runtime.cli import _COMMANDS, _parser
 from arctic_runtime.model import step, table
 from arctic_runtime.model.columns import RESERVED, Column
+from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan import compaction, cost, decide, expiry, increment, settle
 from arctic_runtime.plan import configure as configuration
-from arctic_runtime.plan import cost, decide, increment, settle
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
@@ -343,6 +344,26 @@ def test_the_thresholds_of_merging_are_told() -> None:
     assert f"{settle.FOLD_COMMITS} commits or more" in text
 
 
+def test_thresholds_of_compaction_are_told() -> None:
+    told = rows(section(read("docs/configuration.md"), "## Compaction and retention"))
+    defaults = table.Compaction()
+    assert {name: float(cells[0]) for name, cells in told.items()} == {
+        name: getattr(defaults, name) for name in ("deleted_share", "small_files", "change_files")
+    }
+    text = " ".join(read("docs/operations.md").split())
+    mib = 1024 * 1024
+    assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
+    assert f"{compaction.OPEN_BYTES // mib} MiB for a file to open" in text
+    assert f"A commit counts as {compaction.COMMIT_BYTES // mib} MiB" in text
+    assert f"once {expiry.WORTH_EXPIRING} of its snapshots may go" in text
+    assert f"up to {compaction.GROUP_NODES} nodes and {compaction.GROUP_BYTES // (1024 * mib)} GiB" in text
+
+
+def test_every_mode_of_compaction_is_explained() -> None:
+    told = section(read("docs/operations.md"), "### Compaction")
+    assert list(rows(told)) == [*get_args(CompactionMode)]
+
+
 def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
     typed = [line for block in blocks("sh") for line in block.text.splitlines() if line.startswith("arctic ")]
     assert {shlex.split(line)[1] for line in typed} == set(_COMMANDS)
@@ -382,10 +403,9 @@ def test_the_readmes_project_is_whole() -> None:
 
 
 def test_the_example_of_status_is_what_it_prints() -> None:
-    from arctic_runtime.cli import _status_lines
-    from arctic_runtime.inspect import Consumer, Status
+    from arctic_runtime.inspect import Consumer, Status, describe_status
 
-    printed = _status_lines(
+    printed = describe_status(
         Status(
             model="lake.ods.ods_flights",
             built=True,

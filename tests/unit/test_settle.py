@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -271,6 +271,29 @@ def settled(toy: Toy, model: Model) -> None:
             toy.perform(step)
             toy.check_readers()
     raise AssertionError("settling does not end")
+
+
+def test_what_waits_on_read_is_merged_when_asked_for() -> None:
+    state = TableState(a_log(5, 1, 0), a_base(v(1)), a_view(7, 1, 2))
+    assert settle(ON_READ, state) == ()
+    assert settle(ON_READ, state, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
+    merged = TableState(a_log(5, 1), a_base(v(2), snapshot=8), a_view(8, 2, 2))
+    assert settle(ON_READ, merged, fold=True) == ()
+
+
+def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
+    """The rows of those that are gone are still there, perhaps more than one for a key."""
+    whole = a_log(5, 1)
+    assert (whole.begins, whole.count_after(None), whole.count_after(v(1))) == (True, 2, 1)
+    cut = replace(whole, commits=(replace(whole.commits[1], parent=101),))
+    assert (cut.begins, cut.count_after(None), cut.count_after(v(1)), cut.count_after(v(2))) == (False, 2, 2, 0)
+
+
+def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
+    log = a_log(0, 5, 3)
+    told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
+    (step,) = settle(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))))
+    assert step == CreateBase(TABLE, v(3), 12_345)
 
 
 @MODELS

@@ -29,7 +29,7 @@ from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.spark.statement import text
-from dbt.adapters.arctic import checks, seeds
+from dbt.adapters.arctic import checks, seeds, upkeep
 from dbt.adapters.arctic import maintain as maintenance
 from dbt.adapters.arctic.column import ArcticColumn
 from dbt.adapters.arctic.connections import ArcticConnectionManager
@@ -96,6 +96,7 @@ class ArcticAdapter(SparkAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
+        self._nodes: tuple[Any, ...] = ()
         # pyiceberg warns of files it can't warn anybody about here.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
@@ -120,7 +121,8 @@ class ArcticAdapter(SparkAdapter):
     def set_macro_resolver(self, macro_resolver: Any) -> None:
         """dbt calls this with the whole manifest when a project was parsed, so that is when models are checked."""
         super().set_macro_resolver(macro_resolver)
-        maintenance.check_manifest(getattr(macro_resolver, "nodes", {}).values())
+        self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
+        maintenance.check_manifest(self._nodes)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
@@ -154,7 +156,8 @@ class ArcticAdapter(SparkAdapter):
         self.connections.get_thread_connection().handle.note_temporary_view()
         with self.connections.exception_handler(sql):
             model = maintenance.to_model(relation, node, sql)
-            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty)
+            readers = maintenance.project_tables(self._nodes)
+            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty, readers)
 
     @available.parse_none
     def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
@@ -162,6 +165,28 @@ class ArcticAdapter(SparkAdapter):
         is_view = node["config"].get("merge") == "on_read"
         kind = RelationType.View if is_view else RelationType.Table
         return cast(BaseRelation, relation.incorporate(type=kind))
+
+    @available.parse_list
+    def arctic_compact(self, target: BaseRelation | str, mode: str = "auto") -> list[str]:
+        """Compacts a model's table, given by its relation or its name; returns lines for people."""
+        self.connections.get_thread_connection().handle.note_temporary_view()
+        with self.connections.exception_handler("compact"):
+            model = upkeep.one(upkeep.project_models(self._nodes), target)
+            return upkeep.compact(model, mode, self.catalog_reader, self.spark_session)
+
+    @available.parse_list
+    def arctic_expire(self, target: BaseRelation | str) -> list[str]:
+        """Lets a model's old versions go, as its `retention` says; returns lines for people."""
+        with self.connections.exception_handler("expire"):
+            models = upkeep.project_models(self._nodes)
+            return upkeep.expire(upkeep.one(models, target), models.values(), self.catalog_reader, self.spark_session)
+
+    @available.parse_list
+    def arctic_status(self, target: BaseRelation | str) -> list[str]:
+        """How a model's table stands; returns lines for people."""
+        with self.connections.exception_handler("status"):
+            models = upkeep.project_models(self._nodes)
+            return upkeep.status(upkeep.one(models, target), models.values(), self.catalog_reader)
 
     # Names and types
 

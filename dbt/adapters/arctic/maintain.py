@@ -125,13 +125,26 @@ def _message(outcome: Outcome) -> str:
 
 
 def run(
-    model: Model, reader: CatalogReader, session: Callable[[], SparkSession], full_refresh: bool, empty: bool
+    model: Model,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+    full_refresh: bool,
+    empty: bool,
+    readers: Iterable[TableName] = (),
 ) -> ArcticResponse:
-    """Brings a model's table up to date; starts Spark only where there is something to do."""
+    """Brings a model's table up to date; starts Spark only where there is something to do.
+
+    `readers` are the models that may read the table; what they have yet to read does not expire after the run.
+    """
+    from arctic_runtime.spark.expiry import expire_if_due
     from arctic_runtime.spark.run import Run
 
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    return response(Run(model, reader, session, request, pins=_pins(get_invocation_id())).run())
+    one = Run(model, reader, session, request, pins=_pins(get_invocation_id()))
+    outcome = one.run()
+    if outcome.mode != "unchanged":
+        expire_if_due(one, readers)
+    return response(outcome)
 
 
 @functools.lru_cache(maxsize=1)
@@ -151,6 +164,16 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
         comment=_comment(node),
         column_comments=_column_comments(node),
     )
+
+
+def project_tables(nodes: Iterable[Any]) -> tuple[TableName, ...]:
+    """The tables of all arctic models of a project."""
+    return tuple(TableName(str(n.database), str(n.schema), str(n.alias)) for n in nodes if is_arctic(n))
+
+
+def is_arctic(node: Any) -> bool:
+    """Whether a node of the manifest is a model of this materialization."""
+    return str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION
 
 
 def table_name(relation: BaseRelation) -> TableName:
@@ -174,7 +197,7 @@ def check_manifest(nodes: Iterable[Any]) -> None:
     Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
     """
     for node in nodes:
-        if str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION:
+        if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
                 configure(written_keys(checked), node.unique_id, _DBT_KEYS)

@@ -51,7 +51,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
             f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
         )
     nodes = [result.node for result in outcome.result]
-    models = tuple(_model(node) for node in nodes if _is_arctic(node))
+    models = tuple(_model(node) for node in nodes if maintain.is_arctic(node))
     return Project(_profile(project_dir, target), tuple(sorted(models, key=lambda model: model.table)))
 
 
@@ -64,10 +64,6 @@ def _reason(outcome: Any) -> str:
         return str(outcome.exception)
     failed = [result for result in outcome.result or () if str(result.status) == "error"]
     return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
-
-
-def _is_arctic(node: Any) -> bool:
-    return str(node.resource_type) == "model" and node.config.materialized == maintain.MATERIALIZATION
 
 
 def _model(node: Any) -> Model:

@@ -1,0 +1,144 @@
+"""Observing how the files of tables lie, through pyiceberg: manifests are read, no data file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog import CatalogReader, spark_type
+from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, TableFiles
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Transform, Unit
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
+
+TARGET_PROPERTY = "write.target-file-size-bytes"
+DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
+
+_UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_NUMBERED = ("bucket", "years", "months", "hours")
+_WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string")
+"""Iceberg's types whose values Spark reads back exactly from the text that pyiceberg makes of them; decimals too."""
+
+
+def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
+    """What the snapshots of a table count; costs no more than loading the table."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return FileTotals(0, 0)
+    deleted = sum(_counted(snapshot, of) for of in ("total-position-deletes", "total-equality-deletes"))
+    return FileTotals(_counted(snapshot, "total-data-files"), deleted, _appends(table, snapshot))
+
+
+def _appends(table: Table, newest: Snapshot) -> int:
+    found, at = 0, newest
+    while at.summary is None or at.summary.operation.value != "replace":
+        is_append = at.summary is not None and at.summary.operation.value == "append"
+        found += is_append and _counted(at, "added-records") > 0
+        behind = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+        if behind is None:
+            break
+        at = behind
+    return found
+
+
+def _counted(snapshot: Snapshot, what: str) -> int:
+    return int(snapshot.summary.additional_properties.get(what, 0)) if snapshot.summary else 0
+
+
+def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
+    """The files of a table's newest snapshot by node; None where it has none.
+
+    Deleted rows are those of deletion vectors, each of which names its file.
+    """
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return None
+    files: list[tuple[int, Any]] = []
+    deleted: dict[str, int] = {}
+    for spec, file in _live_files(table, snapshot):
+        if file.content.name == "DATA":
+            files.append((spec, file))
+        elif vector_of := file[_referenced_place()]:
+            deleted[vector_of] = file.record_count
+    found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
+    for spec, file in files:
+        values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
+        gone = deleted.get(file.file_path, 0)
+        lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
+        found.setdefault((spec, values), []).append(lying)
+    nodes = (Node(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
+    target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
+    return TableFiles(name, snapshot.snapshot_id, tuple(sorted(nodes, key=str)), target)
+
+
+def _live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
+    """Spec and entry of every file; read as format version 3, since pyiceberg itself reads no more than 2 has."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        MANIFEST_ENTRY_SCHEMAS,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+    from pyiceberg.manifest import DataFile as Entry
+
+    for manifest in snapshot.manifests(table.io):
+        with AvroFile[ManifestEntry](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: ManifestEntry, 2: Entry},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries:
+            for entry in entries:
+                if entry.status != ManifestEntryStatus.DELETED:
+                    yield manifest.partition_spec_id, entry.data_file
+
+
+def _referenced_place() -> int:
+    """Where an entry keeps the file that its deletion vector is of; pyiceberg has no name for it."""
+    from pyiceberg.manifest import DATA_FILE_TYPE
+
+    return [field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")
+
+
+def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
+    fields = table.specs()[spec].fields
+    return tuple(_value(table, of, value) for of, value in zip(fields, values, strict=True))
+
+
+def _value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
+    """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
+    source = next((column for column in table.schema().fields if column.field_id == of.source_id), None)
+    if source is None or str(of.transform) in ("void", "unknown"):
+        return PartitionValue(Transform("identity", of.name), None if value is None else str(value), "")
+    transform = _transform(of, source.name)
+    if transform.unit in _NUMBERED:
+        return PartitionValue(transform, None if value is None else str(value), "int")
+    text = None if value is None else of.transform.to_human_string(source.field_type, value)
+    return PartitionValue(transform, text, "date" if transform.unit == "days" else _written_type(source.field_type))
+
+
+def _written_type(kind: IcebergType) -> str:
+    from pyiceberg.types import DecimalType
+
+    return spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
+
+
+def _transform(of: PartitionField, column: str) -> Transform:
+    from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+    match of.transform:
+        case BucketTransform(num_buckets=buckets):
+            return Transform("bucket", column, buckets)
+        case TruncateTransform(width=width):
+            return Transform("truncate", column, width)
+        case other:
+            return Transform(_UNITS.get(str(other), "identity"), column)

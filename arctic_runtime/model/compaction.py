@@ -1,0 +1,154 @@
+"""Files of tables as they lie, and what can be done to them, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Transform
+
+CompactionMode = Literal["auto", "minor", "major", "full"]
+Way = Literal["join", "sort"]
+
+
+@dataclass(frozen=True)
+class PartitionValue:
+    """What one transform gives for all rows of a file, as a text of the Spark type `type`; None for null.
+
+    Without a type nothing is known that a statement could say of these rows.
+    """
+
+    transform: Transform
+    value: str | None
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.transform} = {'null' if self.value is None else self.value}"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file: `deleted` of its rows are no longer there; `bounded` where it keeps the least and greatest values.
+
+    `bytes` are what is stored, with the deleted rows and without the file that tells which these are.
+    """
+
+    bytes: int
+    rows: int
+    deleted: int = 0
+    bounded: bool = True
+
+
+@dataclass(frozen=True)
+class Node:
+    """The files of one table that share a partition spec and its values; all files of a table without partitions."""
+
+    spec: int
+    partition: tuple[PartitionValue, ...]
+    files: tuple[DataFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def deleted_share(self) -> float:
+        """The part of its stored rows that are deleted."""
+        return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.partition)) or "all rows"
+
+
+Place = tuple[TableName, int, tuple[PartitionValue, ...]]
+"""What tells a node from one snapshot to the next: its table, its partition spec and that one's values."""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a table at one snapshot; `target_bytes` is the size at which its writers cut files."""
+
+    table: TableName
+    snapshot: int
+    nodes: tuple[Node, ...]
+    target_bytes: int
+
+    def place(self, node: Node) -> Place:
+        return self.table, node.spec, node.partition
+
+
+@dataclass(frozen=True)
+class FileTotals:
+    """What summaries of a table's snapshots count: data files now, and rows that are deleted in them.
+
+    `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept.
+    """
+
+    files: int
+    deleted: int
+    appends: int = 0
+
+
+@dataclass(frozen=True)
+class Fold:
+    """All changes that are not merged yet come into the base."""
+
+    table: TableName
+    commits: int
+    rows: int
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Files of some nodes are written anew in one commit, if the table's head still is `expected`.
+
+    `join` takes the small files alone; `sort` takes all, and puts their rows in order. `whole` where these are all
+    nodes of the table. `bytes` are read and written once; `waste` is what every reader of these nodes pays until
+    then, a file to open counted as so many bytes. Files below `small_bytes` are small; new ones have `target_bytes`.
+    """
+
+    table: TableName
+    expected: int
+    way: Way
+    nodes: tuple[Node, ...]
+    whole: bool
+    files: int
+    bytes: int
+    waste: int
+    small_bytes: int
+    target_bytes: int
+    reason: str
+
+
+CompactionStep = Fold | Rewrite
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """A node where nothing is to be done, and why."""
+
+    table: TableName
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What is to be done in this order, and what is not."""
+
+    steps: tuple[CompactionStep, ...]
+    left: tuple[LeftAlone, ...]
+
+
+def describe_compaction(step: CompactionStep) -> str:
+    """One line for people."""
+    match step:
+        case Fold(table, commits, rows, size, reason):
+            return f"merge {commits} commit(s) of {rows:,} change rows, {size:,} bytes, into {table}: {reason}"
+        case Rewrite(table, _, "join", nodes, _, files, size, _, _, _, reason):
+            return f"join {files} small files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"
+        case Rewrite(table, _, _, nodes, _, files, size, _, _, _, reason):
+            return f"rewrite {files} files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"

@@ -1,0 +1,131 @@
+"""Which snapshots nobody needs any more: always the oldest ones, so that what is left is a range without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.expiry import Expire, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import MODE, RUN, SCHEMA_ONLY
+
+WORTH_EXPIRING = 20
+"""After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
+
+Needs = Iterator[tuple[int, str]]
+"""The sequence number from which on snapshots are needed, and what for."""
+
+
+def expiry(
+    model: Model, state: TableState, tables: Sequence[Snapshots], consumers: Mapping[str, Version], now_ms: int
+) -> ExpiryPlan:
+    """What goes of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
+
+    `consumers` are the models that read this one, and what they have read of it. Raises ConfigError where the model
+    sets no age.
+    """
+    age = model.config.retention.versions_seconds
+    if age is None:
+        raise ConfigError(
+            f"{model.table}: nothing says how long its versions are kept.\n"
+            "  what to do: set `retention: {versions: '5d'}` in the model's configuration"
+        )
+    needs: dict[str, Callable[[Snapshots], Needs]] = {
+        str(model.table.changes): lambda _: _of_changes(state, consumers),
+        str(model.base): lambda base: _of_base(state, base, consumers),
+        str(model.table.totals): lambda totals: _of_totals(state, totals),
+    }
+    steps: list[Expire] = []
+    kept: list[Kept] = []
+    for table in tables:
+        found = [*_of_any(table), *needs[str(table.table)](table)]
+        cut = min((sequence for sequence, _ in found), default=0)
+        gone = _expired(table, cut, now_ms - 1000 * age)
+        steps += [Expire(table.table, gone)] if gone else []
+        kept += _kept(table, found, cut)
+    return ExpiryPlan(tuple(steps), tuple(kept))
+
+
+def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
+    """Lines for people; `verb` says whether snapshots are to go or gone."""
+    lines = [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
+    for kept in plan.kept:
+        newer = "" if kept.alone else " and newer"
+        lines.append(f"kept: {kept.table}, snapshot {kept.snapshot}{newer}: {kept.reason}")
+    return lines or ["nothing to do"]
+
+
+def _expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
+    """The oldest snapshots, up to the first that is young or needed; and what lost attempts left."""
+    found = []
+    for snapshot in table.lineage:
+        if snapshot.sequence >= cut or snapshot.at_ms >= older_than_ms:
+            break
+        found.append(snapshot.id)
+    found += [snapshot.id for snapshot in table.others if snapshot.at_ms < older_than_ms]
+    return tuple(of for of in found if of not in table.held)
+
+
+def _kept(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
+    """What stands at the cut, and for whom."""
+    for sequence, reason in needs:
+        if sequence == cut:
+            at = next((of.id for of in table.lineage if of.sequence >= cut), 0)
+            yield Kept(table.table, at, reason)
+    for of in (*table.lineage, *table.others):
+        if of.id in table.held and of.sequence < cut:
+            yield Kept(table.table, of.id, "a tag or a branch holds it", alone=True)
+
+
+def _of_any(table: Snapshots) -> Needs:
+    if table.lineage:
+        yield table.lineage[-1].sequence, "it is the newest"
+
+
+def _of_changes(state: TableState, consumers: Mapping[str, Version]) -> Needs:
+    """What else is needed of a change table; where a version is gone already, those that follow it are."""
+    changes, base, view = state.changes, state.base, state.view
+    if changes is None:
+        return
+    if changes.newest is not None:
+        yield changes.newest.sequence, "it brought the newest rows"
+    loads = (commit for commit in reversed(changes.commits) if RUN in commit.summary)
+    last = next((commit for commit in loads if commit.summary.get(MODE) != SCHEMA_ONLY), None)
+    yield (last.version.sequence if last else 0), "it says what the last run read"
+    if base is not None:
+        yield (base.merged.sequence if base.merged else 0), "the base is merged up to it"
+    pinned = {view.merged, view.head} - {None} if view is not None else set()
+    for commit in changes.commits:
+        if commit.version.snapshot in pinned:
+            yield commit.version.sequence, "the view reads from it"
+    for name, offset in consumers.items():
+        if offset.table == changes.uuid:
+            yield offset.sequence, f"{name} has read up to it"
+
+
+def _of_base(state: TableState, base: Snapshots, consumers: Mapping[str, Version]) -> Needs:
+    """What else is needed of a base: the newest that tells its version, the pinned one, and the rows consumers read."""
+    told = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
+    yield (told[-1][0].sequence if told else 0), "it says what the base is merged to"
+    if state.view is not None:
+        for snapshot in base.lineage:
+            if snapshot.id == state.view.base_snapshot:
+                yield snapshot.sequence, "the view reads it"
+    for name, offset in consumers.items():
+        read = _newest_until(told, offset)
+        if read is not None and state.changes is not None and offset.table == state.changes.uuid:
+            yield read.sequence, f"{name} has read these rows"
+
+
+def _of_totals(state: TableState, totals: Snapshots) -> Needs:
+    """A run that lost may have written newer totals than those that belong to the newest version."""
+    for snapshot in totals.lineage:
+        if snapshot.id == state.totals:
+            yield snapshot.sequence, "its totals belong to the newest version"
+
+
+def _newest_until(told: Sequence[tuple[Snapshot, Version]], offset: Version) -> Snapshot | None:
+    until = (snapshot for snapshot, merged in reversed(told) if merged.sequence <= offset.sequence)
+    return next(until, None)

@@ -1,0 +1,70 @@
+"""Reading `compaction` and `retention` of a model's configuration."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Compaction, Retention
+
+_AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def read_compaction(key: str, value: Any) -> Compaction:
+    """`auto`, `off` or a mapping of thresholds; YAML reads `on` and `off` as booleans. Raises ConfigError."""
+    if isinstance(value, Mapping):
+        return Compaction(
+            **_parts(key, value, {"deleted_share": _share, "small_files": _count, "change_files": _count})
+        )
+    if value in ("auto", "off") or isinstance(value, bool):
+        return Compaction(automatic=value not in ("off", False))
+    raise ConfigError(f"`{key}` must be auto, off, or a mapping of thresholds; found {value!r}")
+
+
+def read_retention(key: str, value: Any) -> Retention:
+    """A mapping with the age from which on versions may go; raises ConfigError."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"`{key}` must be a mapping, such as {{versions: '5d'}}; found {value!r}")
+    parts = _parts(key, value, {"versions": _age, "changes": _no_changes})
+    return Retention(versions_seconds=parts.get("versions"))
+
+
+def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    for name in value:
+        if name not in readers:
+            close = difflib.get_close_matches(str(name), readers, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(readers)}"
+            raise ConfigError(f"`{key}` has an unknown part `{name}`; {hint}")
+    return {name: readers[name](f"{key}.{name}", part) for name, part in value.items()}
+
+
+def _share(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise ConfigError(f"`{key}` must be a number above 0 and up to 1; found {value!r}")
+    return float(value)
+
+
+def _count(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"`{key}` must be a whole number from 1 on; found {value!r}")
+    return int(value)
+
+
+def _age(key: str, value: Any) -> int:
+    match = _AGE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or int(match["number"]) == 0:
+        raise ConfigError(
+            f"`{key}` must be an age in minutes, hours, days or weeks, such as 90m, 12h, 5d, 2w; found {value!r}"
+        )
+    return int(match["number"]) * _SECONDS[match["unit"]]
+
+
+def _no_changes(key: str, value: Any) -> None:
+    raise ConfigError(
+        f"`{key}: {value}` is not supported yet: change rows are what bases are made of, so they are kept for ever; "
+        "`versions` lets old snapshots go"
+    )

@@ -1,0 +1,208 @@
+"""Compaction: files are written anew, and nobody sees more than that reading has become cheaper."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.files import observe_files, observe_totals
+from arctic_runtime.model.compaction import (
+    CompactionMode,
+    CompactionPlan,
+    CompactionStep,
+    Fold,
+    Node,
+    PartitionValue,
+    Place,
+    Rewrite,
+    TableFiles,
+)
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.compaction import compaction, is_worth_a_look
+from arctic_runtime.plan.settle import stale_branches
+from arctic_runtime.spark.commit import swap_in, write_once
+from arctic_runtime.spark.execute import Context, merged_to, perform
+from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
+
+if TYPE_CHECKING:
+    from arctic_runtime.spark.run import Run
+
+MAX_LOST_RACES = 5
+WAIT_SECONDS = 0.5
+ANY_SIZE = 2**62
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What was done, and what a plan for what there is now leaves alone."""
+
+    steps: tuple[CompactionStep, ...]
+    plan: CompactionPlan
+
+
+def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
+    """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
+    state = run.observe()
+    if state.changes is None or state.base is None:
+        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+    tables = _observed(run, (run.model.base, run.model.table.changes))
+    return state, compaction(run.model, state, tables, mode, frozenset(done))
+
+
+def is_due(run: Run) -> bool:
+    """Whether a compaction in the mode `auto` has something to do; most of the time that is told by counts alone."""
+    model = run.model
+    names = [
+        of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(run.reader, of))
+    ]
+    return bool(names and compaction(model, run.observe(), _observed(run, names), "auto").steps)
+
+
+def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:
+    found = [observe_files(run.reader, of) for of in names]
+    return [table for table in found if table is not None]
+
+
+def compact(run: Run, mode: CompactionMode) -> Compacted:
+    """Does what is planned, one commit after the other; each stays done whatever happens after it.
+
+    Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
+    Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
+    """
+    performed: list[CompactionStep] = []
+    lost = 0
+    while True:
+        try:
+            step = _next_step(run, mode, performed)
+        except CommitConflict as conflict:
+            lost += 1
+            if lost == MAX_LOST_RACES:
+                raise _given_up(run.model, performed) from conflict
+            time.sleep(WAIT_SECONDS)
+            continue
+        if step is None:
+            return Compacted(tuple(performed), plan_compaction(run, mode)[1])
+        performed.append(step)
+
+
+def _next_step(run: Run, mode: CompactionMode, performed: Sequence[CompactionStep]) -> CompactionStep | None:
+    """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
+    state = run.settled(run.observe())
+    for stale in stale_branches(run.model, state):
+        perform(stale, run.context(state))
+    rewritten = [step for step in performed if isinstance(step, Rewrite)]
+    done = {(step.table, node.spec, node.partition) for step in rewritten for node in step.nodes}
+    state, plan = plan_compaction(run, mode, done)
+    has_folded = any(isinstance(step, Fold) for step in performed)
+    for step in plan.steps:
+        if isinstance(step, Rewrite):
+            _rewrite(step, run.context(state))
+            return step
+        if not has_folded:
+            run.settled(state, fold=True)
+            return step
+    return None
+
+
+def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:
+    return CommitConflict(
+        f"{model.table}: others committed to it {MAX_LOST_RACES} times while its files were rewritten; they go first.\n"
+        f"  done before, and kept: {len(performed)} step(s)\n"
+        "  what to do: run `arctic compact` again when fewer runs write to this table"
+    )
+
+
+def _rewrite(step: Rewrite, context: Context) -> None:
+    state = context.state
+    assert state.base is not None
+    assert state.changes is not None
+    is_base = step.table == context.model.base
+    if is_base and state.base.snapshot != step.expected:
+        raise CommitConflict(f"{step.table} moved on while its files were observed.")
+    call = _call(step, context)
+
+    def write(branch: tuple[str, ...]) -> None:
+        filled = statement("{call}, branch => {branch})", call=call, branch=text(branch[-1].removeprefix("branch_")))
+        (done,) = write_once(lambda: context.spark.sql(filled).collect(), f"rewrite files of {step.table}")
+        if is_base and done["rewritten_data_files_count"] and state.base is not None and state.base.merged is not None:
+            _stamp(context.spark, branch, state.base.merged)
+
+    swap_in(context.spark, step.table, step.expected, context.token, write)
+
+
+def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
+    """Says again what the base is merged to: its newest snapshot has to, and the rewriting one can't be given it."""
+    writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch))
+    for key, value in merged_to(merged).items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    write_once(writer.append, f"say what {'.'.join(branch)} is merged to")
+
+
+def _call(step: Rewrite, context: Context) -> Sql:
+    """The call that rewrites, open at its end for the branch.
+
+    Iceberg finds the files by the condition and takes them whole, so a condition that is too wide costs only time.
+    """
+    model = context.model
+    order = _order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
+    sorting = statement(", strategy => 'sort', sort_order => {order}", order=text(order)) if order else Sql("")
+    where = Sql("") if step.whole else statement(", where => {where}", where=text(_where(model, step.nodes)))
+    return statement(
+        "CALL {catalog}.system.rewrite_data_files(table => {table}{sorting}{where}, options => map({options})",
+        catalog=name(step.table.catalog),
+        table=text(name(*step.table.parts)),
+        sorting=sorting,
+        where=where,
+        options=listed(part for pair in _options(step).items() for part in map(text, pair)),
+    )
+
+
+def _options(step: Rewrite) -> dict[str, str]:
+    if step.way == "sort":
+        return {"target-file-size-bytes": str(step.target_bytes), "rewrite-all": "true"}
+    return {
+        "target-file-size-bytes": str(step.target_bytes),
+        "min-file-size-bytes": str(step.small_bytes),
+        "max-file-size-bytes": str(ANY_SIZE),
+        "min-input-files": "2",
+        "delete-ratio-threshold": "1.0",
+    }
+
+
+def _order(model: Model) -> Sql:
+    columns = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
+    return listed(statement("{c} ASC NULLS FIRST", c=name(column)) for column in columns)
+
+
+def _where(model: Model, nodes: Sequence[Node]) -> Sql:
+    return listed([_is_in(model.table.catalog, node) for node in nodes], " OR ")
+
+
+def _is_in(catalog: str, node: Node) -> Sql:
+    told = [_is(catalog, value) for value in node.partition if value.type]
+    return statement("({all})", all=listed(told, " AND ")) if told else Sql("true")
+
+
+def _is(catalog: str, of: PartitionValue) -> Sql:
+    source = name(of.transform.column)
+    if of.value is None:
+        return statement("{c} IS NULL", c=source)
+    value = statement("CAST({value} AS {type})", value=text(of.value), type=Sql(of.type))
+    if of.transform.unit == "identity":
+        return statement("{c} = {value}", c=source, value=value)
+    width = Sql("") if of.transform.parameter is None else statement("{n}, ", n=number(of.transform.parameter))
+    return statement(
+        "{function}({width}{c}) = {value}",
+        function=name(catalog, "system", of.transform.unit),
+        width=width,
+        c=source,
+        value=value,
+    )

@@ -1,0 +1,87 @@
+"""Expiry: old snapshots go, with the files that only they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.expiry import Expire, ExpiryPlan
+from arctic_runtime.model.names import TableName
+from arctic_runtime.observe import last_consumed, observe_snapshots
+from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
+from arctic_runtime.spark.commit import run as perform_statement
+from arctic_runtime.spark.statement import listed, name, number, statement, text
+
+if TYPE_CHECKING:
+    from arctic_runtime.spark.run import Run
+
+MAX_ATTEMPTS = 5
+
+
+def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+    """What would go, without Spark; `readers` are the models that may read this one.
+
+    Raises ConfigError where the table was not built yet, or its model sets no age.
+    """
+    state, table = run.observe(), run.model.table
+    if state.changes is None or state.base is None:
+        raise ConfigError(f"{table} was not built yet; run it first")
+    names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+    found = [observe_snapshots(run.reader, of) for of in names]
+    read = {str(reader): last_consumed(run.reader, reader).get(str(table)) for reader in readers}
+    consumers = {reader: offset for reader, offset in read.items() if offset is not None}
+    return expiry(run.model, state, [of for of in found if of is not None], consumers, _milliseconds(run))
+
+
+def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+    """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
+    names = tuple(readers)
+    for attempt in range(MAX_ATTEMPTS):
+        plan = plan_expiry(run, names)
+        try:
+            for step in plan.steps:
+                _expire(run.session(), step)
+            return plan
+        except CommitConflict:
+            if attempt == MAX_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
+    """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
+    age = run.model.config.retention.versions_seconds
+    changes = observe_snapshots(run.reader, run.model.table.changes) if age is not None else None
+    if age is None or changes is None:
+        return
+    old = [of for of in changes.lineage if of.at_ms < _milliseconds(run) - 1000 * age]
+    if len(old) < WORTH_EXPIRING:
+        return
+    names = tuple(readers)
+    if _count(plan_expiry(run, names)) >= WORTH_EXPIRING:
+        with suppress(CommitConflict):
+            expire(run, names)
+
+
+def _count(plan: ExpiryPlan) -> int:
+    return sum(len(step.snapshots) for step in plan.steps)
+
+
+def _expire(spark: SparkSession, step: Expire) -> None:
+    """By their ids alone: the table's own age limits would let go what is still needed."""
+    call = statement(
+        "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
+        "snapshot_ids => array({ids}))",
+        catalog=name(step.table.catalog),
+        table=text(name(*step.table.parts)),
+        ids=listed(number(snapshot) for snapshot in step.snapshots),
+    )
+    perform_statement(spark, call)
+
+
+def _milliseconds(run: Run) -> int:
+    return int(run.now.timestamp() * 1000)

@@ -1,0 +1,13 @@
+{# Upkeep of a model's table: in a hook with `this`, in `dbt run-operation` with the model's name. #}
+
+{% macro arctic_compact(model, mode='auto') -%}
+  {%- for line in adapter.arctic_compact(model, mode) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}
+
+{% macro arctic_expire(model) -%}
+  {%- for line in adapter.arctic_expire(model) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}
+
+{% macro arctic_status(model) -%}
+  {%- for line in adapter.arctic_status(model) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}

@@ -1,0 +1,80 @@
+"""Compaction and expiry as dbt users ask for them: in hooks and as operations, by the model's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+
+from arctic_runtime.plan import upkeep
+from arctic_runtime.spark import expiry
+
+ORDERS = """
+{{ config(materialized='arctic', primary_key='id', partition_by='region', compaction='off', alias='or`ders',
+          retention={'versions': '1m'}, post_hook=var('hooks', [])) }}
+select id, region, {{ var('v') }} * id as v from values (1, 'eu'), (2, 'us'), (3, 'eu') as t(id, region)
+"""
+DOWN = """
+{{ config(materialized='arctic', primary_key='region') }}
+select region, sum(v) as v from {{ ref('orders') }} group by region
+"""
+HOOKS = """{hooks: ["{{ arctic_compact(this, 'full') }}", "{{ arctic_expire(this) }}"], v: %s}"""
+
+
+class TestUpkeep:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"orders.sql": ORDERS, "down.sql": DOWN}
+
+    def files(self, project: Any) -> list[tuple[Any, ...]]:
+        name = f"`lake`.`{project.test_schema}`.`or``ders`.files"
+        return sorted(project.run_sql(f"select `partition`.region, count(*) from {name} group by 1", fetch="all"))
+
+    def operate(self, name: str, arguments: str, expect_pass: bool = True) -> str:
+        _, log = run_dbt_and_capture(["run-operation", name, "--args", arguments], expect_pass=expect_pass)
+        return str(log)
+
+    def test_hooks_and_operations_look_after_a_table_and_readers_stay_incremental(self, project: Any) -> None:
+        for v in (1, 2):
+            run_dbt(["run", "--vars", f"v: {v}"])
+        assert [count for _, count in self.files(project)] == [3, 3]
+        assert "not called" not in self.operate("arctic_status", "{model: orders}")
+        _, log = run_dbt_and_capture(["run", "--vars", HOOKS % 3])
+        assert "done: rewrite" in log
+        assert "and newer:" in log
+        assert [count for _, count in self.files(project)] == [1, 1]
+        assert {r.message for r in run_dbt(["run", "--vars", "v: 3"])} == {"unchanged"}
+        assert "nothing to compact" in self.operate("arctic_compact", "{model: orders, mode: full}")
+        assert "has read up to it" in self.operate("arctic_expire", "{model: orders}")
+        assert f"read by lake.{project.test_schema}.down: 0 commits behind" in self.operate(
+            "arctic_status", "{model: orders}"
+        )
+        results = run_dbt(["run", "--vars", "v: 4"])
+        assert {r.node.name: r.message for r in results}["down"] == "incremental +0 ~2 -0"
+
+    def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(upkeep, "_SECONDS", {"m": 0})
+        monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+        run_dbt(["run", "--full-refresh", "--no-partial-parse", "--vars", "v: 10"])
+        versions = f"select count(*) from `lake`.`{project.test_schema}`.`or``ders__changes`.snapshots"
+        for v in (11, 12):
+            run_dbt(["run", "--select", "orders", "--vars", f"v: {v}"])
+        assert project.run_sql(versions, fetch="one")[0] == 3
+        run_dbt(["run", "--select", "down", "--vars", "v: 12"])
+        run_dbt(["run", "--select", "orders", "--vars", "v: 13"])
+        assert project.run_sql(versions, fetch="one")[0] == 2
+
+    def test_what_is_asked_for_wrongly_is_said(self, project: Any) -> None:
+        assert "no arctic model is called nobody" in self.operate("arctic_compact", "{model: nobody}", False)
+        said = self.operate("arctic_compact", "{model: orders, mode: hard}", False)
+        assert "compaction has no mode 'hard'; it has auto, minor, major, full" in said
+        assert "nothing says how long its versions are kept" in self.operate("arctic_expire", "{model: down}", False)
+
+    def test_retention_is_checked_when_the_project_is_parsed(self, project: Any) -> None:
+        write_file(ORDERS.replace("'versions'", "'changes'"), "models", "orders.sql")
+        with pytest.raises(Exception, match="change rows are what bases are made of"):
+            run_dbt(["parse"])
+        write_file(ORDERS, "models", "orders.sql")

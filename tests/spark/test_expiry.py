@@ -1,0 +1,140 @@
+"""Expiry: old versions are gone, and whoever was behind still reads exactly what happened."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from arctic_runtime.model.expiry import ExpiryPlan
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark import expiry
+from arctic_runtime.spark.compaction import compact
+from arctic_runtime.spark.expiry import expire, plan_expiry
+from arctic_runtime.spark.run import Run
+from tests.spark.test_commits import once_before
+from tests.spark.warehouse import Warehouse, refuse
+
+COLUMNS = "id int, region string, v int"
+CONFIG: dict[str, Any] = {"primary_key": "id", "partition_by": ["region"], "retention": {"versions": "1d"}}
+SQL = "select id, region, v from {s}"
+LATER = datetime.timedelta(days=2)
+
+
+def expiring(lake: Warehouse, model: Model, *readers: Model, later: datetime.timedelta = LATER) -> ExpiryPlan:
+    """Expiry as it would be after some time."""
+    now = datetime.datetime.now(datetime.timezone.utc) + later
+    return expire(Run(model, lake.reader, lambda: lake.spark, now=now), [reader.table for reader in readers])
+
+
+def snapshots(lake: Warehouse, model: Model) -> tuple[int, int]:
+    """How many the change table and the base have."""
+    names = (model.table.changes, model.base)
+    changes, base = (len(lake.reader.load_table(of.schema, of.name).metadata.snapshots) for of in names)
+    return changes, base
+
+
+def put(lake: Warehouse, model: Model, rows: dict[int, tuple[int, str, int]]) -> None:
+    lake.load("s", list(rows.values()), COLUMNS)
+    lake.run(model)
+
+
+@pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
+def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, merge: str) -> None:
+    """One reader follows rows, one follows changes; a third has read everything."""
+    model = lake.model("m", SQL, merge=merge, **CONFIG)
+    rows = {i: (i, "eu" if i % 2 else "us", i) for i in range(20)}
+    put(lake, model, rows)
+    state = lake.model("state", "select region, sum(v) as v from {m} group by region", primary_key="region")
+    events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    put(lake, model, {**rows, 1: (1, "eu", 100)})
+    for reader in (state, events):
+        lake.run(reader)
+    put(lake, model, {**rows, 1: (1, "eu", 200), 2: (2, "us", 9)})
+    rows |= {1: (1, "eu", 300), 3: (3, "us", 9)}
+    put(lake, model, rows)
+    compact(lake.make_run(model), "full")
+    before = snapshots(lake, model)
+    assert expiring(lake, model, state, events, later=datetime.timedelta()).steps == ()
+    plan = expiring(lake, model, state, events)
+    assert {step.table for step in plan.steps} >= {model.table.changes}
+    assert snapshots(lake, model)[0] < before[0]
+    assert lake.rows(model) == sorted(rows.values(), key=repr)
+    assert lake.broken(model) == []
+    assert lake.left_out(model) == []
+    outcome = lake.run(state)
+    assert (outcome.mode, lake.actions(outcome)) == ("incremental", (0, 2, 0))
+    outcome = lake.run(events)
+    assert (outcome.mode, sum(outcome.rows.values())) == ("incremental", 2)
+    for reader in (state, events):
+        assert lake.broken(reader) == []
+    assert plan_expiry(lake.make_run(model, refuse), []).steps == ()
+    expiring(lake, model, state, events)
+    assert snapshots(lake, model)[1] == 1
+    assert lake.rows(model) == sorted(rows.values(), key=repr)
+    assert lake.run(model, refuse).mode == "unchanged"
+    assert expiring(lake, model, state, events).steps == ()
+
+
+def test_a_base_is_made_anew_from_changes_whose_versions_are_gone(lake: Warehouse) -> None:
+    """With one version left that brought rows, the rows are still those of many."""
+    model = lake.model("m", SQL, **CONFIG)
+    rows = {i: (i, "eu", i) for i in range(5)}
+    for v in range(3):
+        rows |= {1: (1, "eu", v), 5 + v: (5 + v, "us", v)}
+        put(lake, model, rows)
+    expiring(lake, model)
+    assert snapshots(lake, model) == (1, 1)
+    lake.spark.sql(f"drop table {lake.sql_name('m')}")
+    lake.run(model)
+    assert lake.rows(model) == sorted(rows.values(), key=repr)
+    assert lake.broken(model) == []
+
+
+@pytest.mark.slow
+def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lake.model("m", SQL, **{**CONFIG, "partition_by": None})
+    forever = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": None})
+    down = lake.model("down", "select id, v from {m}", primary_key="id")
+    for v in range(3):
+        put(lake, model, {1: (1, "eu", v)})
+        if v == 1:
+            lake.run(down)
+    later = datetime.datetime.now(datetime.timezone.utc) + LATER
+
+    def after_a_run(of: Model, *readers: Model) -> tuple[int, int]:
+        one = Run(of, lake.reader, lambda: lake.spark, now=later)
+        expiry.expire_if_due(one, [reader.table for reader in readers])
+        return snapshots(lake, model)
+
+    before = snapshots(lake, model)
+    assert after_a_run(model) == before
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 2)
+    assert after_a_run(forever) == before
+    assert after_a_run(model, down) == (before[0] - 2, before[1] - 1)
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 3)
+    assert after_a_run(model) == (before[0] - 2, before[1] - 1)
+    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+    assert after_a_run(model) == (1, 1)
+    assert lake.rows(model) == [(1, "eu", 2)]
+    assert lake.actions(lake.run(down)) == (0, 1, 0)
+
+
+def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lake.model("m", "select id, region, v from {s}", **{**CONFIG, "partition_by": None})
+    rows = {1: (1, "eu", 1)}
+    for v in range(2):
+        put(lake, model, {**rows, 1: (1, "eu", v)})
+    oldest = lake.state(model).changes
+    assert oldest is not None
+    kept = oldest.commits[0].version.snapshot
+    tag = f"alter table {lake.sql_name('m__changes')} create tag mine as of version {kept}"
+    once_before(expiry, "_expire", lambda: lake.spark.sql(tag).collect(), monkeypatch)
+    plan = expiring(lake, model)
+    assert any(of.snapshot == kept and of.alone for of in plan.kept)
+    found = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots
+    assert kept in {of.snapshot_id for of in found}
+    assert lake.rows(model) == [(1, "eu", 1)]
