@@ -199,6 +199,14 @@ def _expire(desk: Desk) -> Answer:
     return Answer(asdict(plan), tuple(describe_expiry(plan, "to go" if desk.options.plan else "gone")))
 
 
+def _restore(desk: Desk) -> Answer:
+    from arctic_runtime.spark.restore import restore
+
+    run = desk.run(desk.project.one(desk.options.model))
+    counts = restore(run, desk.options.version)
+    return Answer(counts, (inspect.describe_restored(run.model, counts),))
+
+
 _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "verify": _verify,
     "explain": _explain,
@@ -208,6 +216,7 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "lookup": _lookup,
     "compact": _compact,
     "expire": _expire,
+    "restore": _restore,
 }
 
 
@@ -237,6 +246,7 @@ def _parser() -> argparse.ArgumentParser:
         ("lookup", "one row by its key"),
         ("compact", "put small files together and take deleted rows out of files"),
         ("expire", "let old snapshots go that nobody needs"),
+        ("restore", "go back to an earlier version, as a new change"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
     compact = commands.choices["compact"]
@@ -245,6 +255,8 @@ def _parser() -> argparse.ArgumentParser:
         commands.choices[command].add_argument(
             "--plan", action="store_true", help="only show what would be done, and why"
         )
+    restore = commands.choices["restore"]
+    restore.add_argument("--version", type=int, required=True, metavar="V", help="as `arctic history` shows it")
     changes = commands.choices["changes"]
     changes.add_argument("--from", dest="start", type=int, required=True, metavar="V", help="after this version")
     changes.add_argument("--to", dest="end", type=int, required=True, metavar="V", help="up to this version")

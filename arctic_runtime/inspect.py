@@ -106,6 +106,11 @@ def describe_status(status: Status) -> list[str]:
     ]
 
 
+def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
+    """A line for people; `counts` are the changed rows by action."""
+    return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+
+
 def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
     """The versions of a table that are kept, newest first."""
     state = observe_model(reader, model)

@@ -15,6 +15,7 @@ Reason = Literal[
     "FIRST_RUN",
     "CHANGES",
     "FULL_REFRESH",
+    "RESTORED",
     "MODEL_CHANGED",
     "NOTHING_NEW",
     "SCHEMA_ONLY",

@@ -74,11 +74,18 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
     if config.input == "changes":
         if config.sequence_by and config.on_match != "replace":
             return f"with on_match: {config.on_match} the table depends on the order in which events arrived"
-        return ""
+        return "it was restored to an earlier version" if _is_restored(state) else ""
     decision = decide(run.model, state, upstreams, Request())
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
+
+
+def _is_restored(state: TableState) -> bool:
+    """Whether the table was made to be something else than what its events say, and not computed anew since."""
+    commits = state.changes.commits if state.changes else ()
+    whole = (commit.summary for commit in reversed(commits) if commit.summary.get(decisions.MODE) in ("create", "full"))
+    return next(whole, {}).get(decisions.REASON) == "RESTORED"
 
 
 def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:

@@ -182,6 +182,14 @@ class ArcticAdapter(SparkAdapter):
             return upkeep.expire(upkeep.one(models, target), models.values(), self.catalog_reader, self.spark_session)
 
     @available.parse_list
+    def arctic_restore(self, target: BaseRelation | str, version: int | str) -> list[str]:
+        """Takes a model's table back to an earlier version; returns lines for people."""
+        self.connections.get_thread_connection().handle.note_temporary_view()
+        with self.connections.exception_handler("restore"):
+            model = upkeep.one(upkeep.project_models(self._nodes), target)
+            return upkeep.restore(model, version, self.catalog_reader, self.spark_session)
+
+    @available.parse_list
     def arctic_status(self, target: BaseRelation | str) -> list[str]:
         """How a model's table stands; returns lines for people."""
         with self.connections.exception_handler("status"):

@@ -1,4 +1,4 @@
-"""What hooks and `dbt run-operation` ask for: compaction, expiry and status of one model's table."""
+"""What hooks and `dbt run-operation` ask for: compaction, expiry, restoring and status of one model's table."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ def expire(
     from arctic_runtime.spark.run import Run
 
     return describe_expiry(perform(Run(model, reader, session), [other.table for other in models]), "gone")
+
+
+def restore(model: Model, version: int | str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
+    """Takes a table back to an earlier version; returns lines for people."""
+    from arctic_runtime.spark.restore import restore as perform
+    from arctic_runtime.spark.run import Run
+
+    if not str(version).isdecimal():
+        raise ConfigError(f"a version is a number, as `arctic history` shows it; found {version!r}")
+    return [inspect.describe_restored(model, perform(Run(model, reader, session), int(version)))]
 
 
 def status(model: Model, models: Iterable[Model], reader: CatalogReader) -> list[str]:

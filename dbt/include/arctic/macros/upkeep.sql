@@ -11,3 +11,7 @@
 {% macro arctic_status(model) -%}
   {%- for line in adapter.arctic_status(model) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}
+
+{% macro arctic_restore(model, version) -%}
+  {%- for line in adapter.arctic_restore(model, version) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}

@@ -1,0 +1,73 @@
+"""Back to an earlier version of a table, as a change like any other: readers of changes see just what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.observe import observe_source
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.spark.diff import state_changes
+from arctic_runtime.spark.execute import append_changes
+from arctic_runtime.spark.frames import current_rows
+from arctic_runtime.spark.images import rows_at
+from arctic_runtime.spark.run import MAX_ATTEMPTS, Run
+
+_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK)
+"""What a run says of what it had read."""
+
+
+def restore(run: Run, version: int) -> dict[str, int]:
+    """Makes a table what it was at a version; returns the numbers of changed rows by action.
+
+    A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
+    there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
+    where the version is not kept, and CommitConflict where others were always faster.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            return _restored(run, version)
+        except CommitConflict:
+            if attempt == MAX_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _restored(run: Run, version: int) -> dict[str, int]:
+    state = run.settled(run.observe())
+    table = run.model.table
+    commit = _known(run, state, version)
+    source = observe_source(run.reader, table)
+    assert source is not None
+    assert state.changes is not None
+    assert state.changes.head is not None
+    context = run.context(state)
+    shape = run.shape_of(state, plain_columns(state.changes.columns))
+    rows = rows_at(context.spark, source, commit.version)
+    old = current_rows(context.spark, run.model, state)
+    found = state_changes(rows, old, shape, context.now_literal)
+    step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
+    said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
+    counts = append_changes(step, context, found, shape, {**said, **_read(run, state, commit)}, False, None)
+    run.settled(run.observe())
+    return counts
+
+
+def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:
+    """What the table has read, once it is what it was at a commit."""
+    then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes) or {}
+    return {key: then[key] for key in _READ if key in then}
+
+
+def _known(run: Run, state: TableState, version: int) -> Commit:
+    commits = state.changes.commits if state.changes else ()
+    for commit in commits:
+        if commit.version.snapshot == version and decisions.RUN in commit.summary:
+            return commit
+    raise ConfigError(
+        f"{run.model.table} has no version {version}.\n"
+        f"  what to do: `arctic history {run.model.table.name}` shows those that are kept"
+    )
