@@ -141,8 +141,12 @@ def _pairs(spark: SparkSession, source: SourceState, window: Window, kept: tuple
     """A row for each key that changed in the columns `kept`; where there is one commit, no row moves for that."""
     found = _net_changes(spark, source, window, kept)
     old = [value.alias(before(part.name)) for value, part in zip(found.old, kept, strict=True)]
-    moved = found.rows.where((found.was | found.stays) & found.moves)
-    return moved.select(*found.new, *old, found.stays.alias(HAS_AFTER), found.was.alias(HAS_BEFORE))
+    flags = (found.stays.alias(HAS_AFTER), found.was.alias(HAS_BEFORE))
+    is_there = ((found.was | found.stays) & found.moves).alias(_THERE)
+    # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of their
+    # names: with a dozen columns it would never end.
+    image = F.array(F.struct(*found.new, *old, *flags, is_there))
+    return found.rows.select(F.inline(image)).where(F.col(_THERE)).drop(_THERE)
 
 
 @dataclass(frozen=True)

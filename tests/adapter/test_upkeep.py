@@ -52,6 +52,9 @@ class TestUpkeep:
         )
         results = run_dbt(["run", "--vars", "v: 4"])
         assert {r.node.name: r.message for r in results}["down"] == "incremental +0 ~2 -0"
+        (version,) = [r.adapter_response["version"] for r in results if r.node.name == "orders"]
+        run_dbt(["run", "--vars", "v: 5"])
+        assert "restored +0 ~3 -0" in self.operate("arctic_restore", f"{{model: orders, version: {version}}}")
 
     def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
         self, project: Any, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +75,8 @@ class TestUpkeep:
         said = self.operate("arctic_compact", "{model: orders, mode: hard}", False)
         assert "compaction has no mode 'hard'; it has auto, minor, major, full" in said
         assert "nothing says how long its versions are kept" in self.operate("arctic_expire", "{model: down}", False)
+        said = self.operate("arctic_restore", "{model: down, version: yesterday}", False)
+        assert "a version is a number, as `arctic history` shows it; found 'yesterday'" in said
 
     def test_retention_is_checked_when_the_project_is_parsed(self, project: Any) -> None:
         write_file(ORDERS.replace("'versions'", "'changes'"), "models", "orders.sql")

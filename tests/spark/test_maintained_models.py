@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.spark import bounds, compute, increments
-from tests.spark.warehouse import Warehouse
+from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
 CUSTOMERS = "customer int, name string, city string"
@@ -270,3 +270,50 @@ def test_a_plain_table_that_is_made_anew_is_compared_with_what_it_was(lake: Ware
     outcome = lake.run(model)
     assert (outcome.mode, lake.actions(outcome)) == ("incremental", (0, 13, 0))
     assert lake.broken(model) == []
+
+
+WIDE = 30
+WIDE_QUERIES: dict[str, tuple[str, str]] = {
+    "filter": ("id", "select * from {wide} where c1 > 5 and coalesce(c2, c3) < 1000"),
+    "joins": (
+        "id",
+        "select w.*, l.name, m.name as other from {wide} w left join {names} l on l.k = w.c1 "
+        "join {names} m on m.k = w.c2 where w.c3 > 1 and l.name is not null",
+    ),
+    "partners": ("id", "select * from {wide} w where exists (select 1 from {names} n where n.k = w.c1) and c2 > 0"),
+    "both kinds": ("id", "select * from {wide} where c1 > 5 union all select * from {wide} where c1 <= 5"),
+    "expressions": (
+        "id",
+        "select id, " + ", ".join(f"case when c{i} > 9 then c{i} + c{i + 1} else c{i} end as d{i}" for i in range(29))
+        + " from {wide} where c1 between 1 and 1000",
+    ),
+    "groups": (
+        "c1",
+        "select c1, " + ", ".join(f"max(c{i}) as d{i}" for i in range(2, 30)) + " from {wide} group by c1",
+    ),
+    "places": ("id", "select *, row_number() over (partition by c1 order by id) as place from {wide} where c2 > 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_tables_of_many_columns_are_followed(lake: Warehouse, merge: str) -> None:
+    """Optimizers that conclude conditions from others can take forever over a condition on all columns."""
+    columns = ", ".join(f"c{i} bigint" for i in range(WIDE))
+    rows = [(n, *(n * (i + 1) % 17 for i in range(WIDE))) for n in range(40)]
+    lake.append("wide_events", [(*row, "c", 0) for row in rows], f"id bigint, {columns}, op string, lsn bigint")
+    lake.load("name_rows", [(n, f"name {n}") for n in range(17)], "k bigint, name string")
+    events = {"input": "changes", "sequence_by": "lsn", "delete_when": "op = 'd'", "exclude_columns": ["op", "lsn"]}
+    wide = lake.model("wide", "select * from {changes(wide_events)}", primary_key="id", merge=merge, **events)
+    names = lake.model("names", "select * from {name_rows}", primary_key="k")
+    models = [
+        lake.model(f"w{place}", sql, primary_key=key, refresh="strict", merge=merge)
+        for place, (key, sql) in enumerate(WIDE_QUERIES.values())
+    ]
+    for model in (wide, names, *models):
+        lake.run(model)
+    changed = [(*(row[0], *(value + 1 for value in row[1:])), "u", 1) for row in rows[:5]]
+    lake.append("wide_events", [*changed, (*rows[7], "d", 1)], f"id bigint, {columns}, op string, lsn bigint")
+    lake.run(wide)
+    for told, model in zip(WIDE_QUERIES, models, strict=True):
+        assert lake.run(model).mode == "incremental", told
+        assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql)), told

@@ -79,6 +79,8 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["status", "--nonsense"],
         ["explain", "ods", "dwd"],
         ["compact"],
+        ["restore", "ods"],
+        ["restore", "ods", "--version", "yesterday"],
         ["compact", "ods", "--mode", "hard"],
         ["expire", "ods", "--mode", "full"],
     ],
@@ -93,9 +95,7 @@ def test_wrong_use_exits_with_2_and_loads_nothing(
     assert loaded == []
 
 
-@pytest.mark.parametrize(
-    "command", ["verify", "explain", "status", "history", "changes", "lookup", "compact", "expire"]
-)
+@pytest.mark.parametrize("command", cli._COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         cli.main([command, "--help"])
