@@ -12,8 +12,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 p
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
-# stay together: they share what was built for them.
-WORKERS ?= -n 2 --dist loadscope
+# stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
+WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -30,10 +30,8 @@ from arctic_runtime.plan.compaction import compaction, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.spark.commit import swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
+from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
-
-if TYPE_CHECKING:
-    from arctic_runtime.spark.run import Run
 
 MAX_LOST_RACES = 5
 WAIT_SECONDS = 0.5
@@ -64,6 +62,16 @@ def is_due(run: Run) -> bool:
         of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(run.reader, of))
     ]
     return bool(names and compaction(model, run.observe(), _observed(run, names), "auto").steps)
+
+
+def compact_if_due(run: Run) -> None:
+    """Compaction after a run, where the model does not turn it off; it gives way to other writers."""
+    if not run.model.config.compaction.automatic:
+        return
+    with suppress(CommitConflict):
+        if is_due(run):
+            with run.timed("compact"):
+                compact(run, "auto")
 
 
 def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:

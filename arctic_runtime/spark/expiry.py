@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -14,10 +13,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
 from arctic_runtime.spark.commit import run as perform_statement
+from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import listed, name, number, statement, text
-
-if TYPE_CHECKING:
-    from arctic_runtime.spark.run import Run
 
 MAX_ATTEMPTS = 5
 

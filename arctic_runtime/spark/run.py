@@ -6,7 +6,7 @@ import datetime
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -37,7 +37,6 @@ from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
-from arctic_runtime.spark.compaction import compact, is_due
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Context, append_changes, perform
@@ -124,22 +123,9 @@ class Run:
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
         try:
-            outcome = self._retried()
+            return self._retried()
         finally:
             self.pins.forget(self.model.table)
-        if outcome.mode != "unchanged" and self.model.config.compaction.automatic:
-            self._compact()
-        return replace(outcome, timings=self._seconds())
-
-    def _compact(self) -> None:
-        """Compaction where it is due; it gives way to whoever writes, since the next run can do it as well."""
-        with suppress(CommitConflict):
-            if is_due(self):
-                with self._timed("compact"):
-                    compact(self, "auto")
-
-    def _seconds(self) -> dict[str, float]:
-        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
 
     def _retried(self) -> Outcome:
         for attempt in range(MAX_ATTEMPTS):
@@ -151,7 +137,7 @@ class Run:
         raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self) -> Outcome:
-        with self._timed("observe"):
+        with self.timed("observe"):
             state = self.observe()
             decision, upstreams = self._decided(state)
         state = self.settled(state)
@@ -228,7 +214,7 @@ class Run:
         return parsed
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
-        with self._timed("analyse"):
+        with self.timed("analyse"):
             self._register_inputs(context.spark, decision.windows, upstreams)
             query = self.query(context.spark)
             columns = columns_of(query)
@@ -242,7 +228,7 @@ class Run:
         )
         summary = self._summary(context, decision, upstreams)
         computation = Computation(context, decision, query, shape, upstreams, self.request.schema_only)
-        with self._timed("changes"), computation.held():
+        with self.timed("changes"), computation.held():
             found = computation.compute()
             confirm = None if found.is_pinned else partial(self._confirm, upstreams)
             said = {**summary, **found.summary}
@@ -338,7 +324,7 @@ class Run:
                 return state
             context = self.context(state)
             for step in steps:
-                with self._timed(type(step).__name__):
+                with self.timed(type(step).__name__):
                     perform(step, context)
             state = self.observe()
             steps = settle(self.model, state, fold)
@@ -352,6 +338,10 @@ class Run:
         """What steps for this state need, with a token of its own."""
         return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now)
 
+    def seconds(self) -> dict[str, float]:
+        """What each step has taken so far."""
+        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
+
     def _outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         head = state.changes.head if state.changes else None
         return Outcome(
@@ -361,12 +351,13 @@ class Run:
             rows=rows,
             version=head.snapshot if head else None,
             consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
-            timings=self._seconds(),
+            timings=self.seconds(),
             estimates={found.way: found.seconds for found in decision.ways},
         )
 
     @contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
+    def timed(self, step: str) -> Iterator[None]:
+        """Adds what is done meanwhile to the seconds of a step."""
         start = time.monotonic()
         try:
             yield

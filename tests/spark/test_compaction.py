@@ -13,7 +13,7 @@ from arctic_runtime.model.compaction import CompactionMode, Fold, Node, Rewrite
 from arctic_runtime.plan import compaction as planning
 from arctic_runtime.spark import commit, execute
 from arctic_runtime.spark import compaction as compacting
-from arctic_runtime.spark.compaction import Compacted, compact, plan_compaction
+from arctic_runtime.spark.compaction import Compacted, compact, compact_if_due, plan_compaction
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -37,11 +37,14 @@ class Shop:
         self.put(range(60), 0)
 
     def put(self, keys: range | list[int], v: int, gone: int | None = None) -> str:
-        """One run that updates these keys, or brings them in, and takes one away."""
+        """One run, with what follows it, that updates these keys, or brings them in, and takes one away."""
         self.rows |= {key: (key, PLACES[key % 3], v + key) for key in keys}
         self.rows.pop(-1 if gone is None else gone, None)
         self.lake.load("s", list(self.rows.values()), COLUMNS)
-        return self.lake.run(self.model).mode
+        run = self.lake.make_run(self.model)
+        mode = run.run().mode
+        compact_if_due(run)
+        return mode
 
     def several(self, count: int = 1) -> None:
         """Merges that touch every partition, none large enough to be folded by itself on read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -136,15 +136,19 @@ def run(
 
     `readers` are the models that may read the table; what they have yet to read does not expire after the run.
     """
-    from arctic_runtime.spark.expiry import expire_if_due
     from arctic_runtime.spark.run import Run
 
     request = Request(full_refresh=full_refresh, schema_only=empty)
     one = Run(model, reader, session, request, pins=_pins(get_invocation_id()))
     outcome = one.run()
-    if outcome.mode != "unchanged":
-        expire_if_due(one, readers)
-    return response(outcome)
+    if outcome.mode == "unchanged":
+        return response(outcome)
+    from arctic_runtime.spark.compaction import compact_if_due
+    from arctic_runtime.spark.expiry import expire_if_due
+
+    compact_if_due(one)
+    expire_if_due(one, readers)
+    return response(replace(outcome, timings=one.seconds()))
 
 
 @functools.lru_cache(maxsize=1)
