@@ -42,7 +42,7 @@ test: install
 	@$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 test-unit: $(INSTALLED)
-	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/unit -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
 test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
