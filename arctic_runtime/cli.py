@@ -116,15 +116,12 @@ def _explain(desk: Desk) -> Answer:
         f"{model.table}",
         f"  next run: {plan.decision.mode} ({plan.decision.reason}{_because(plan.decision.because)})",
         *(f"  reads {name}: {_window(window)}" for name, window in plan.decision.windows.items()),
-        *(f"  {_WAYS[way.way]}: {way.describe()}" for way in plan.decision.ways),
+        *(f"  {way.explain()}" for way in plan.decision.ways),
         *(f"  {line}" for line in (plan.decision.increment.describe() if plan.decision.increment else ())),
         *(f"  then: {describe(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if plan.decision.mode != "unchanged" else []),
     ]
     return Answer(asdict(plan), tuple(lines))
-
-
-_WAYS: Mapping[str, str] = {"incremental": "to follow the changes", "full": "to compute everything"}
 
 
 def _catch_up(model: Model) -> str:

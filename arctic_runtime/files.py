@@ -62,10 +62,11 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         return None
     files: list[tuple[int, Any]] = []
     deleted: dict[str, int] = {}
+    referenced = _referenced_place()
     for spec, file in _live_files(table, snapshot):
         if file.content.name == "DATA":
             files.append((spec, file))
-        elif vector_of := file[_referenced_place()]:
+        elif vector_of := file[referenced]:
             deleted[vector_of] = file.record_count
     found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
     for spec, file in files:

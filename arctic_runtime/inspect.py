@@ -86,7 +86,7 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
         nodes=_nodes(reader, model),
         versions=len(state.changes.commits),
         unmerged_commits=len(pending),
-        unmerged_rows=sum(commit.rows for commit in pending),
+        unmerged_rows=state.changes.rows_after(state.base.merged),
         consumers=tuple(_consumers(reader, model, state, project)),
     )
 
@@ -212,8 +212,8 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
     for other in project:
         offset = last_consumed(reader, other.table).get(str(model.table))
         if offset is not None and offset.table == state.changes.uuid:
-            behind = state.changes.after(offset)
-            found.append(Consumer(str(other.table), len(behind), sum(commit.rows for commit in behind)))
+            commits, rows = len(state.changes.after(offset)), state.changes.rows_after(offset)
+            found.append(Consumer(str(other.table), commits, rows))
     return found
 
 

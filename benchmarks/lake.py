@@ -19,6 +19,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.spark.run import Outcome, Run
 from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.spark.statement import listed, statement
 from arctic_runtime.spark.statement import name as quoted
 
 NAMESPACE = "bench"
@@ -82,7 +83,7 @@ def events_model(name: str, events: TableName = EVENTS, **config: Any) -> Model:
         "exclude_columns": ["op", "lsn"],
         **config,
     }
-    sql = f"select {', '.join(COLUMNS)}, op, lsn from `{view}`"
+    sql = statement("select {columns}, op, lsn from {view}", columns=listed(map(quoted, COLUMNS)), view=quoted(view))
     return Model(TableName("lake", NAMESPACE, name), sql, configure(declared, name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from arctic_runtime.model.names import TableName
@@ -35,7 +36,8 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
         for model in (facts, customers(bench), joined, viewed, sums):
             bench.run(model)
         for place, (fraction, (on_read, on_write)) in enumerate(TARGETS.items()):
-            times = _turns(bench, facts, (viewed, joined, sums), fraction, rounds, 100 * (place + 1))
+            change = partial(_scatter, bench, fraction, 100 * (place + 1))
+            times = turns(bench, facts, (viewed, joined, sums), fraction, rounds, change)
             detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
             for name, target in (("viewed", on_read), ("joined", on_write)):
                 label = f"join, {fraction:.1%} changed: table / {'on_read' if name == 'viewed' else 'on_write'}"
@@ -58,13 +60,21 @@ def customers(bench: Lake) -> Model:
     return query_model("customers", _CUSTOMER_ROWS, "d")
 
 
-def _turns(
-    bench: Lake, facts: Model, models: tuple[Model, ...], fraction: float, rounds: int, first: int
+def turns(
+    bench: Lake,
+    facts: Model,
+    models: tuple[Model, ...],
+    fraction: float,
+    rounds: int,
+    change: Callable[[int], None],
 ) -> dict[str, list[float]]:
-    """Changes, then every way to follow them in turn; the first turn warms up and is not counted."""
+    """Changes a part of the facts by `change`, which is given the turn, then follows them in every way.
+
+    The first turn warms up and is not counted.
+    """
     times: dict[str, list[float]] = {}
     for turn in range(rounds + 1):
-        bench.append_changes(fraction, first + turn)
+        change(turn)
         bench.run(facts)
         actions = {
             "table": partial(bench.replace, "plain", join(facts.table)),
@@ -77,3 +87,7 @@ def _turns(
             if turn:
                 times.setdefault(name, []).append(taken)
     return times
+
+
+def _scatter(bench: Lake, fraction: float, first: int, turn: int) -> None:
+    bench.append_changes(fraction, first + turn)

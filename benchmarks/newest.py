@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from arctic_runtime.model.table import Model
 from benchmarks.lake import Lake, events_model, lake, query_model
-from benchmarks.layers import SUMS, customers, join
-from benchmarks.measure import Measurement, ratio, seconds
+from benchmarks.layers import SUMS, customers, join, turns
+from benchmarks.measure import Measurement, ratio
 
 TARGETS = {0.001: 12.0, 0.01: 8.0}
 """The part of all facts that changes → times faster than a table."""
@@ -27,7 +26,8 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
         for model in (facts, customers(bench), joined, sums):
             bench.run(model)
         for place, (fraction, target) in enumerate(TARGETS.items()):
-            times = _turns(bench, facts, joined, sums, fraction, rounds, 100 * (place + 1))
+            change = partial(_change, bench, fraction, 100 * (place + 1))
+            times = turns(bench, facts, (joined, sums), fraction, rounds, change)
             detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
             label = f"join of {rows:,}, {fraction:.1%} changed, all of them new: table / on_write"
             found.append(Measurement(label, ratio(times, "table", "joined"), "x", target, True, detail))
@@ -36,22 +36,5 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     return found
 
 
-def _turns(
-    bench: Lake, facts: Model, joined: Model, sums: Model, fraction: float, rounds: int, first: int
-) -> dict[str, list[float]]:
-    """Changes, then every way to follow them in turn; the first turn warms up and is not counted."""
-    times: dict[str, list[float]] = {}
-    for turn in range(rounds + 1):
-        bench.append_changes(fraction * NEWEST, first + turn, bench.rows - bench.rows // NEWEST)
-        bench.run(facts)
-        actions = {
-            "table": partial(bench.replace, "plain", join(facts.table)),
-            "table of sums": partial(bench.replace, "s", SUMS),
-        }
-        actions |= {model.table.name: partial(bench.run, model) for model in (joined, sums)}
-        for name, action in actions.items():
-            taken = seconds(action)
-            print(f"  {fraction:.1%} {f'round {turn}' if turn else 'warm-up'}: {name}: {taken:.2f} s", flush=True)
-            if turn:
-                times.setdefault(name, []).append(taken)
-    return times
+def _change(bench: Lake, fraction: float, first: int, turn: int) -> None:
+    bench.append_changes(fraction * NEWEST, first + turn, bench.rows - bench.rows // NEWEST)

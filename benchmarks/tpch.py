@@ -115,7 +115,7 @@ def _turns(
         print(f"  {f'round {turn}' if turn else 'warm-up'}", flush=True)
         for one, model in asked.items():
             seen = times[one] if turn else Times()
-            seen.table.append(seconds(partial(_replace, bench, one)))
+            seen.table.append(seconds(partial(bench.replace, "plain", one.spark)))
             _follow(bench, model, seen)
             if scale < LARGE or turn == rounds:
                 kept = bench.spark.table(_full(model.table.name))
@@ -154,11 +154,6 @@ def _events(bench: Lake, model: Model, turn: int) -> DataFrame | None:
 def _picked(key: Sequence[str], turn: int, place: int) -> Any:
     """Rows scattered all over a table; the lines of an order are picked with it."""
     return F.pmod(F.hash(*key, F.lit(turn)), F.lit(ONE_IN)) == place
-
-
-def _replace(bench: Lake, one: Question) -> None:
-    """What a model materialized as a table does in each run."""
-    bench.spark.sql(one.spark).writeTo(PLAIN).using("iceberg").createOrReplace()
 
 
 def _follow(bench: Lake, model: Model, seen: Times) -> None:

@@ -15,6 +15,8 @@ from sqlglot import exp
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
+from arctic_runtime.spark.statement import listed, statement
+from arctic_runtime.spark.statement import name as quoted
 
 KEYS = {
     "region": "r_regionkey",
@@ -111,7 +113,8 @@ def keyed_table(name: Name, table: str, columns: Sequence[str], **config: Any) -
         "exclude_columns": ["op", "lsn"],
         **config,
     }
-    sql = f"select {', '.join(columns)}, op, lsn from `{changes_view(name(events_of(table)))}`"
+    view = quoted(changes_view(name(events_of(table))))
+    sql = statement("select {columns}, op, lsn from {view}", columns=listed(map(quoted, columns)), view=view)
     return Model(name(table), sql, configure(declared, table), not_null=tuple(columns))
 
 
@@ -122,18 +125,17 @@ def events_of(table: str) -> str:
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[str, ...]:
     """The names of a table's columns."""
-    listed = con.execute(f"select column_name from (describe {table})").fetchall()
-    return tuple(name for (name,) in listed)
+    return tuple(con.table(table).columns)
 
 
 def write_inserts(con: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
     """All rows of a table as events in a Parquet file, with the types that DuckDB has them in."""
-    write_events(con, f"select *, 'c' as op, 0::bigint as lsn from {table}", file)
+    con.table(table).project("*, 'c' as op, 0::bigint as lsn").write_parquet(str(file))
 
 
 def write_events(con: duckdb.DuckDBPyConnection, query: str, file: Path) -> None:
     """The events that a query gives, in a Parquet file."""
-    con.execute(f"copy ({query}) to '{file}' (format parquet)")
+    con.sql(query).write_parquet(str(file))
 
 
 def _named(shown: exp.Expr, place: int) -> exp.Expr:

@@ -65,6 +65,10 @@ class ChangeTableState:
         sequence = version.sequence if version else -1
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
+    def rows_after(self, version: Version | None) -> int:
+        """How many rows came after a version."""
+        return sum(commit.rows for commit in self.after(version))
+
 
 @dataclass(frozen=True)
 class BaseState:
@@ -149,3 +153,7 @@ class SourceState:
         """The commits of a window, oldest first."""
         after = window.start.sequence if window.start else -1
         return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
+
+    def rows_in(self, window: Window) -> int:
+        """How many rows came in a window."""
+        return sum(commit.rows for commit in self.between(window))

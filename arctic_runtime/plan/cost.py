@@ -63,6 +63,13 @@ class Estimate:
         """What is read, and how long that takes, for people."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
+    def explain(self) -> str:
+        """The same, and what it is done for."""
+        return f"{_PURPOSES[self.way]}: {self.describe()}"
+
+
+_PURPOSES: Mapping[Way, str] = {"incremental": "to follow the changes", "full": "to compute everything"}
+
 
 def estimates(
     states: Mapping[str, SourceState | None],
@@ -98,7 +105,7 @@ def _incremental(
         assert state is not None
         reads_changes, reads_rows = scan.image in ("delta", "pair", "either"), scan.image in ("new", "old", "either")
         scans += reads_changes + reads_rows
-        rows += reads_changes * sum(commit.rows for commit in state.between(window)) + reads_rows * state.rows
+        rows += reads_changes * state.rows_in(window) + reads_rows * state.rows
     return Estimate("incremental", scans, rows)
 
 

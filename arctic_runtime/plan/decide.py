@@ -89,11 +89,17 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
     return replace(decision, ways=_ways(decision.windows, upstreams, state))
 
 
+def last_load(changes: ChangeTableState | None) -> Commit | None:
+    """The newest run's commit that loaded data; None before the first."""
+    commits = changes.commits if changes else ()
+    runs = (commit for commit in reversed(commits) if RUN in commit.summary)
+    return next((commit for commit in runs if commit.summary.get(MODE) != SCHEMA_ONLY), None)
+
+
 def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
     """The summary of the newest run that loaded data; None before the first."""
-    commits = changes.commits if changes else ()
-    runs = (commit.summary for commit in reversed(commits) if RUN in commit.summary)
-    return next((summary for summary in runs if summary.get(MODE) != SCHEMA_ONLY), None)
+    last = last_load(changes)
+    return last.summary if last else None
 
 
 def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
@@ -261,7 +267,7 @@ def _decide_state(
         return Decision("unchanged", "NOTHING_NEW", windows)
     ways = _ways(windows, upstreams, state, found)
     if model.config.refresh == "auto" and ways[0].way == "full" and ways[0].rows > LARGE_SOURCES:
-        because = f"to follow the changes: {ways[1].describe()}; to compute everything: {ways[0].describe()}"
+        because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
 

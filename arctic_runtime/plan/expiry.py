@@ -9,7 +9,7 @@ from arctic_runtime.model.expiry import Expire, ExpiryPlan, Kept, Snapshot, Snap
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import MODE, RUN, SCHEMA_ONLY
+from arctic_runtime.plan.decide import last_load
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
@@ -91,8 +91,7 @@ def _of_changes(state: TableState, consumers: Mapping[str, Version]) -> Needs:
         return
     if changes.newest is not None:
         yield changes.newest.sequence, "it brought the newest rows"
-    loads = (commit for commit in reversed(changes.commits) if RUN in commit.summary)
-    last = next((commit for commit in loads if commit.summary.get(MODE) != SCHEMA_ONLY), None)
+    last = last_load(changes)
     yield (last.version.sequence if last else 0), "it says what the last run read"
     if base is not None:
         yield (base.merged.sequence if base.merged else 0), "the base is merged up to it"

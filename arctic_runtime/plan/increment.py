@@ -237,6 +237,6 @@ def _check_cost(model: Model, state: SourceState, window: Window) -> None:
         if state.rows > MOST_COMPARED:
             raise NotMaintained("COST", f"{state.name} was rewritten, and {state.rows:,} rows are many to compare")
         return
-    rows = sum(commit.rows for commit in state.between(window))
+    rows = state.rows_in(window)
     if rows > max(FEW_ROWS, MOST_CHANGED * state.rows):
         raise NotMaintained("COST", f"{rows:,} changed rows of {state.name}, which has {state.rows:,}")

@@ -114,7 +114,7 @@ def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:
     pending = changes.after(base.merged)
     if not changes.keeps(base.merged):
         return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
-    return len(pending) >= FOLD_COMMITS or sum(commit.rows for commit in pending) > FOLD_FRACTION * base.rows
+    return len(pending) >= FOLD_COMMITS or changes.rows_after(base.merged) > FOLD_FRACTION * base.rows
 
 
 def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:

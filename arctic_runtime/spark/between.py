@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -19,8 +20,8 @@ def changes_between(run: Run, start: int, end: int, limit: int) -> list[dict[str
     Raises ConfigError where a version is not one of the table, or they stand the wrong way round.
     """
     state = run.observe()
-    commits = {commit.version.snapshot: commit for commit in (state.changes.commits if state.changes else ())}
-    first, last = (_known(run, commits, version) for version in (start, end))
+    commits = state.changes.commits if state.changes else ()
+    first, last = (known_version(run, commits, version) for version in (start, end))
     if first.version.sequence > last.version.sequence:
         raise ConfigError(f"{run.model.table}: version {start} is newer than {end}; give the older one first")
     rows = read_appended(run.session(), run.model.table.changes, first.version, last.version)
@@ -30,10 +31,12 @@ def changes_between(run: Run, start: int, end: int, limit: int) -> list[dict[str
     return [row.asDict(recursive=True) for row in ordered.collect()]
 
 
-def _known(run: Run, commits: dict[int, Commit], version: int) -> Commit:
-    if version not in commits:
-        raise ConfigError(
-            f"{run.model.table} has no version {version}.\n"
-            f"  what to do: `arctic history {run.model.table.name}` shows those that are kept"
-        )
-    return commits[version]
+def known_version(run: Run, commits: Iterable[Commit], version: int) -> Commit:
+    """The one of the commits that made a version; raises ConfigError where none of them did."""
+    for commit in commits:
+        if commit.version.snapshot == version:
+            return commit
+    raise ConfigError(
+        f"{run.model.table} has no version {version}.\n"
+        f"  what to do: `arctic history {run.model.table.name}` shows those that are kept"
+    )

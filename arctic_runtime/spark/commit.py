@@ -27,6 +27,8 @@ T = TypeVar("T")
 # Errors of Iceberg that Spark does not know come as py4j's.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
+MAX_ATTEMPTS = 5
+
 LOCK_WAIT_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.2
 DROP_ATTEMPTS = 5
@@ -51,6 +53,14 @@ _READ_ONLY = (
     "AccessDenied",
     "Access Denied",
 )
+
+
+def retried(action: Callable[[], T]) -> T:
+    """Does what starts with an observation again as long as others commit first; raises CommitConflict in the end."""
+    for _ in range(MAX_ATTEMPTS - 1):
+        with suppress(CommitConflict):
+            return action()
+    return action()
 
 
 def swap_in(

@@ -323,9 +323,10 @@ def merged_to(version: Version) -> dict[str, str]:
 
 def _merge_base(step: MergeBase, context: Context) -> None:
     """Merges in what changed, in one commit or on a branch that becomes main; doing it again gives the same table."""
-    model, spark, base = context.model, context.spark, context.state.base
+    model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
-    is_whole = context.state.changes is None or context.state.changes.keeps(step.start)
+    assert changes is not None
+    is_whole = changes.keeps(step.start)
     appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole)
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
@@ -339,8 +340,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
-    count = sum(commit.rows for commit in context.state.changes.after(step.start)) if context.state.changes else 0
-    where = near(_places(appended, model), count, base.rows, _TARGET)
+    where = near(_places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
 
     def merge(branch: Sequence[str]) -> None:
         _replace_rows(context, branch, gone, alive, step.end, where)

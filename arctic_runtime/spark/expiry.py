@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -12,11 +13,10 @@ from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
+from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import listed, name, number, statement, text
-
-MAX_ATTEMPTS = 5
 
 
 def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
@@ -36,17 +36,14 @@ def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
 
 def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
     """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
-    names = tuple(readers)
-    for attempt in range(MAX_ATTEMPTS):
-        plan = plan_expiry(run, names)
-        try:
-            for step in plan.steps:
-                _expire(run.session(), step)
-            return plan
-        except CommitConflict:
-            if attempt == MAX_ATTEMPTS - 1:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+    return retried(partial(_expired, run, tuple(readers)))
+
+
+def _expired(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+    plan = plan_expiry(run, readers)
+    for step in plan.steps:
+        _expire(run.session(), step)
+    return plan
 
 
 def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:

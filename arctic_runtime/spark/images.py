@@ -62,8 +62,7 @@ def _located(rows: DataFrame, source: SourceState, window: Window, names: Sequen
     """The same rows under a condition that is true for all of them, of the columns `names`."""
     if not names:
         return rows
-    count = sum(commit.rows for commit in source.between(window))
-    found = bounds(rows.select(*[column(part) for part in names]), count)
+    found = bounds(rows.select(*[column(part) for part in names]), source.rows_in(window))
     return rows.where(expression(condition(found))) if found else rows
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.observe import observe_source
 from arctic_runtime.plan import decide as decisions
+from arctic_runtime.spark.between import known_version
+from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.diff import state_changes
 from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import current_rows
 from arctic_runtime.spark.images import rows_at
-from arctic_runtime.spark.run import MAX_ATTEMPTS, Run
+from arctic_runtime.spark.run import Run
 
 _READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK)
 """What a run says of what it had read."""
@@ -27,19 +29,14 @@ def restore(run: Run, version: int) -> dict[str, int]:
     there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
     where the version is not kept, and CommitConflict where others were always faster.
     """
-    for attempt in range(MAX_ATTEMPTS):
-        try:
-            return _restored(run, version)
-        except CommitConflict:
-            if attempt == MAX_ATTEMPTS - 1:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+    return retried(partial(_restored, run, version))
 
 
 def _restored(run: Run, version: int) -> dict[str, int]:
     state = run.settled(run.observe())
     table = run.model.table
-    commit = _known(run, state, version)
+    loads = (commit for commit in (state.changes.commits if state.changes else ()) if decisions.RUN in commit.summary)
+    commit = known_version(run, loads, version)
     source = observe_source(run.reader, table)
     assert source is not None
     assert state.changes is not None
@@ -60,14 +57,3 @@ def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:
     """What the table has read, once it is what it was at a commit."""
     then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes) or {}
     return {key: then[key] for key in _READ if key in then}
-
-
-def _known(run: Run, state: TableState, version: int) -> Commit:
-    commits = state.changes.commits if state.changes else ()
-    for commit in commits:
-        if commit.version.snapshot == version and decisions.RUN in commit.summary:
-            return commit
-    raise ConfigError(
-        f"{run.model.table} has no version {version}.\n"
-        f"  what to do: `arctic history {run.model.table.name}` shows those that are kept"
-    )

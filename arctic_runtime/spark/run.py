@@ -37,6 +37,7 @@ from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
+from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Context, append_changes, perform
@@ -47,7 +48,6 @@ from arctic_runtime.spark.frames import (
 )
 from arctic_runtime.spark.statement import name
 
-MAX_ATTEMPTS = 5
 MAX_SETTLING = 20
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
 
@@ -123,18 +123,9 @@ class Run:
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
         try:
-            return self._retried()
+            return retried(self._attempt)
         finally:
             self.pins.forget(self.model.table)
-
-    def _retried(self) -> Outcome:
-        for attempt in range(MAX_ATTEMPTS):
-            try:
-                return self._attempt()
-            except CommitConflict:
-                if attempt == MAX_ATTEMPTS - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self) -> Outcome:
         with self.timed("observe"):

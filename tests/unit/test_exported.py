@@ -36,7 +36,7 @@ SURFACE = {
     "plan.configure": "KEYS configure user_keys",
     "plan.cost": "Estimate FADES Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "
-    "check_table consumed decide fingerprint last_run",
+    "check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
