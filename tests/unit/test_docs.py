@@ -261,7 +261,7 @@ SHOP = {
     "lake.shop.rates": Relation((Column("factor", "bigint"),)),
 }
 CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
-BY_RUN = {"SELF_REFERENCE", "COST", "SOURCE_UNKNOWN", "SOURCE_REPLACED", "UPSTREAM_EXPIRED"}
+BY_RUN = {"SELF_REFERENCE", "COST", "TOO_COMPLEX", "SOURCE_UNKNOWN", "SOURCE_REPLACED", "UPSTREAM_EXPIRED"}
 """Reasons that no text of a query alone brings about."""
 
 
