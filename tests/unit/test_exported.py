@@ -25,6 +25,7 @@ SURFACE = {
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view seen_query "
     "seen_view",
+    "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
