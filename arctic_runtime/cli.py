@@ -187,6 +187,18 @@ def _compact(desk: Desk) -> Answer:
     return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"]))
 
 
+def _split(desk: Desk) -> Answer:
+    from arctic_runtime.spark.compaction import plan_split, split
+
+    run = desk.run(desk.project.one(desk.options.model))
+    if desk.options.plan:
+        _, plan = plan_split(run)
+        return Answer(asdict(plan), tuple(describe_plan(plan)))
+    done = split(run)
+    lines = [f"done: {describe_compaction(step)}" for step in done.steps]
+    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to split"]))
+
+
 def _expire(desk: Desk) -> Answer:
     from arctic_runtime.spark.expiry import expire, plan_expiry
 
@@ -212,6 +224,7 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "changes": _changes,
     "lookup": _lookup,
     "compact": _compact,
+    "split": _split,
     "expire": _expire,
     "restore": _restore,
 }
@@ -242,13 +255,14 @@ def _parser() -> argparse.ArgumentParser:
         ("changes", "change rows between two versions"),
         ("lookup", "one row by its key"),
         ("compact", "put small files together and take deleted rows out of files"),
+        ("split", "cut nodes that outgrew their limit in two, and put small ones together"),
         ("expire", "let old snapshots go that nobody needs"),
         ("restore", "go back to an earlier version, as a new change"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
     compact = commands.choices["compact"]
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
-    for command in ("compact", "expire"):
+    for command in ("compact", "split", "expire"):
         commands.choices[command].add_argument(
             "--plan", action="store_true", help="only show what would be done, and why"
         )

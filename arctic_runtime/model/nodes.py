@@ -89,7 +89,7 @@ ROOT = HashNode(0, 0)
 
 def bucket_node(buckets: int, bucket: int) -> HashNode | None:
     """The node that a bucket of Iceberg's is; None where the number of buckets is no power of two."""
-    return HashNode(buckets.bit_length() - 1, bucket) if buckets & (buckets - 1) == 0 else None
+    return HashNode(buckets.bit_length() - 1, bucket) if buckets > 0 and buckets & (buckets - 1) == 0 else None
 
 
 def node_of(hashed: int, depth: int) -> HashNode:
@@ -104,7 +104,7 @@ def covering(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
     """
     found: dict[HashNode, list[HashNode]] = {}
     depths: list[int] = []
-    for node in sorted(set(nodes)):
+    for node in sorted(set(nodes), key=lambda node: (node.depth, node.index)):
         root = next((top for top in map(node.above, depths) if top in found), node)
         if root is node and node.depth not in depths:
             depths.append(node.depth)
