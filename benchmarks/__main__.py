@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import flatness, handwritten, layers, newest, overhead, read, tpch, upsert
+from benchmarks import flatness, handwritten, layers, newest, overhead, planner, read, split, tpch, upsert
 from benchmarks.measure import Measurement, table, write_json
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
@@ -19,6 +19,8 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "flatness": lambda options: flatness.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
+    "split": lambda options: split.measure(options.rows),
+    "planner": lambda _: planner.measure(),
 }
 
 

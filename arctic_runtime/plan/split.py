@@ -59,7 +59,7 @@ def worth_it(moves: list[Move], mode: CompactionMode) -> list[Move]:
 def relevels(table: TableFiles, found: Sequence[Unit], moves: Sequence[Move]) -> Iterator[Relevel]:
     if not moves:
         return
-    default = depth_after(found, moves)
+    default, buckets = depth_after(found, moves), bucket_counts(found)
     for group in groups(moves, lambda move: move.unit.bytes, lambda move: (move.direction, move.depth)):
         nodes = tuple(node for move in group for node in move.unit.nodes)
         yield Relevel(
@@ -74,7 +74,7 @@ def relevels(table: TableFiles, found: Sequence[Unit], moves: Sequence[Move]) ->
             bytes=sum(move.unit.bytes for move in group),
             target_bytes=table.target_bytes,
             reason=group[-1].reason,
-            buckets=bucket_counts(found),
+            buckets=buckets,
         )
 
 

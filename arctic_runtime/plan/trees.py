@@ -44,6 +44,8 @@ class Unit:
     @cached_property
     def depth(self) -> int:
         """Where most of its bytes lie, the deeper of two that have as many."""
+        if len(self.nodes) == 1:
+            return self.top.depth
         return main_depth((place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True))
 
     @property
@@ -56,9 +58,11 @@ class Unit:
         """Whether it has files of several depths."""
         return len(self.nodes) > 1
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """The bytes of its largest node at `depth`; what lies above is shared among all of them."""
+        if len(self.nodes) == 1:
+            return self.bytes
         spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
         for place, node in zip(self.places, self.nodes, strict=True):
             if place.depth < self.depth:

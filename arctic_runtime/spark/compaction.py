@@ -137,7 +137,7 @@ def _next_step(run: Run, planned: Planner, performed: Sequence[CompactionStep]) 
             _rewrite(step, run.context(state))
             return step
         if isinstance(step, Relevel):
-            _rewrite(rewriting(step, run.context(state), run.reader), run.context(state))
+            relevel(step, run, state)
             return step
         if not has_folded:
             run.settled(state, fold=True)
@@ -165,6 +165,12 @@ def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConfli
         f"  done before, and kept: {len(performed)} step(s)\n"
         "  what to do: run `arctic compact` again when fewer runs write to this table"
     )
+
+
+def relevel(step: Relevel, run: Run, state: TableState) -> None:
+    """Brings nodes to another depth of their tree in one commit; raises CommitConflict where others came first."""
+    context = run.context(state)
+    _rewrite(rewriting(step, context, run.reader), context)
 
 
 def _rewrite(step: Rewrite, context: Context) -> None:
