@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from arctic_runtime import inspect
+from arctic_runtime import drawing, inspect
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
@@ -145,11 +145,15 @@ def _window(window: Any) -> str:
 
 def _status(desk: Desk) -> Answer:
     chosen = desk.project.select(desk.options.models)
-    found = [inspect.status(desk.reader, model, desk.project.models) for model in chosen]
+    data: list[Any] = []
     lines: list[str] = []
-    for status in found:
-        lines += inspect.describe_status(status)
-    return Answer([asdict(status) for status in found], tuple(lines))
+    for model in chosen:
+        status = inspect.status(desk.reader, model, desk.project.models)
+        wanted = desk.options.tree or desk.options.partition is not None
+        tree = drawing.tree(desk.reader, model, desk.options.partition) if wanted else None
+        data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
+        lines += [*inspect.describe_status(status), *(drawing.describe_tree(tree) if tree else [])]
+    return Answer(data, tuple(lines))
 
 
 def _history(desk: Desk) -> Answer:
@@ -260,6 +264,9 @@ def _parser() -> argparse.ArgumentParser:
         ("restore", "go back to an earlier version, as a new change"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
+    status = commands.choices["status"]
+    status.add_argument("--tree", action="store_true", help="draw the nodes of the largest partition")
+    status.add_argument("--partition", metavar="P", help="draw the nodes of this one, as `--plan` names partitions")
     compact = commands.choices["compact"]
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
     for command in ("compact", "split", "expire"):

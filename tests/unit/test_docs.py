@@ -432,6 +432,20 @@ def test_the_example_of_status_is_what_it_prints() -> None:
     assert "\n".join(printed) in read("docs/operations.md")
 
 
+def test_the_example_of_a_tree_is_what_it_prints() -> None:
+    from arctic_runtime.drawing import Drawn, Tree, describe_tree
+
+    sizes = [
+        (0, 0, 614_210_118, 7, 0),
+        (1, 0, 181_411_002, 2, 2),
+        (1, 1, 432_799_116, 5, 1),
+        (2, 1, 214_904_871, 2, 2),
+        (2, 3, 215_002_300, 2, 2),
+    ]
+    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)))
+    assert "\n".join(printed) in read("docs/operations.md")
+
+
 def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     from arctic_runtime import cli
     from arctic_runtime.model.version import Version, Window

@@ -62,7 +62,7 @@ SURFACE = {
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
 }
-WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "cli", *SURFACE)
+WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "drawing", "cli", *SURFACE)
 
 
 def public_names(module: str) -> set[str]:
