@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from arctic_runtime.model.compaction import CompactionMode, CompactionPlan, LeftAlone, Place, Relevel, TableFiles
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.groups import COMMIT_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.groups import COMMIT_BYTES, GROUP_BYTES, OPEN_BYTES, groups
 from arctic_runtime.plan.relevel import Move, depth_after, splits, unites, why_not_split
 from arctic_runtime.plan.trees import Unit, bucket_counts, in_tree, units
 
@@ -51,9 +51,11 @@ def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
 
 
 def worth_it(moves: list[Move], mode: CompactionMode) -> list[Move]:
-    """Splits are; to put nodes together unasked is where that spares readers as many files as a commit costs."""
-    spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in moves if move.direction == "unite")
-    return [] if mode == "auto" and 0 < spared * OPEN_BYTES < COMMIT_BYTES else moves
+    """Splits are; to put nodes together unasked is for what fills one commit, where it spares readers more."""
+    united = [move for move in moves if move.direction == "unite"]
+    spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * OPEN_BYTES
+    is_small = sum(move.unit.bytes for move in united) <= GROUP_BYTES
+    return moves if mode != "auto" or not united or (is_small and spared >= COMMIT_BYTES) else []
 
 
 def relevels(table: TableFiles, found: Sequence[Unit], moves: Sequence[Move]) -> Iterator[Relevel]:

@@ -15,9 +15,6 @@ from arctic_runtime.spark.commit import SPARK_ERRORS, run
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 
-MOST_VALUES = 64
-"""Buckets that a condition lists for a node; of deeper trees it says nothing, and takes files that it need not."""
-
 
 def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite:
     """Gets the partition specs ready, and returns the rewriting that brings the nodes under theirs.
@@ -61,7 +58,7 @@ def _at_other_depth(own: HashNode, buckets: int) -> tuple[HashNode, ...]:
     depth = buckets.bit_length() - 1
     if depth < own.depth:
         return (own.above(depth),)
-    return own.below(depth) if own.depth < depth and buckets <= MOST_VALUES * own.buckets else ()
+    return own.below(depth) if 0 < own.depth < depth else ()
 
 
 def _among(model: Model, of: Transform, places: Sequence[HashNode]) -> Sql:

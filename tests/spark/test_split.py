@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from arctic_runtime.files import observe_files, observe_specs
 from arctic_runtime.inspect import lookup
 from arctic_runtime.model.compaction import Relevel
+from arctic_runtime.model.nodes import iceberg_hash, node_of
 from arctic_runtime.plan.trees import Unit, units
-from arctic_runtime.spark import execute
-from arctic_runtime.spark.compaction import compact, split
+from arctic_runtime.spark import commit, execute
+from arctic_runtime.spark.compaction import compact, compact_if_due, split
+from tests.crash.dying import dying
+from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
 
 COLUMNS = "`i.d` int, `re``gion` string, v int"
 SQL = "select `i.d`, `re``gion`, v from {s}"
-ALL = 1
 
 
 class Shop:
@@ -61,6 +65,16 @@ class Shop:
         specs = observe_specs(self.lake.reader, self.model().base)
         return [str(of) for of in specs.transforms[specs.default]]
 
+    def is_shuffled(self, capsys: pytest.CaptureFixture[str]) -> bool:
+        """Whether a join on the key moves the rows of the base."""
+        session = self.lake.environment.session()
+        session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+        base = session.table(self.lake.sql_name("m"))
+        keys = session.range(5).selectExpr("cast(id as int) as k")
+        capsys.readouterr()
+        base.join(keys, base["`i.d`"] == keys["k"], "left_semi").explain()
+        return "hashpartitioning(" in capsys.readouterr().out
+
     def check(self) -> None:
         """The table is right for who reads it, looks a row up or verifies it, and nothing is left behind."""
         model = self.model()
@@ -74,7 +88,7 @@ class Shop:
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_by_side(
-    lake: Warehouse, merge: str, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse, merge: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Merges, views, models above and lookups go on, and so does compaction."""
     shop = Shop(lake, monkeypatch, merge=merge)
@@ -90,6 +104,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     assert sorted(len(unit.places) for unit in shop.units()) == [1, 1, 1]
     assert sorted(unit.depth for unit in shop.units()) == [1, 2, 2]
     assert not any(file.deleted for unit in shop.units() for file in unit.files if unit.depth == 2)
+    assert merge == "on_read" or shop.is_shuffled(capsys)
     shop.check()
     assert lake.run(shop.model(), refuse).mode == "unchanged"
     assert lake.run(down, refuse).mode == "unchanged"
@@ -101,3 +116,108 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     assert not any(unit.is_mixed or any(file.deleted for file in unit.files) for unit in shop.units())
     assert {(unit.depth, len(unit.files)) for unit in shop.units()} == {(1, 1)}
     shop.check()
+
+
+def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_the_base_in_its_place(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Shop(lake, monkeypatch)
+    shop.put(range(100, 8000), 7)
+    assert not shop.is_shuffled(capsys)
+    limit = max(unit.bytes for unit in shop.units()) - 1
+    once_before(commit, "fast_forward", lambda: shop.put([3, 50], 900, gone=[60]), monkeypatch)
+    steps = shop.split(limit).steps
+    assert [step.direction for step in steps if isinstance(step, Relevel)] == ["split"]
+    (depth,) = {unit.depth for unit in shop.units()}
+    assert depth > 1
+    assert not any(unit.is_mixed for unit in shop.units())
+    assert shop.default == [f"bucket({1 << depth}, i.d)"]
+    assert not shop.is_shuffled(capsys)
+    shop.put([5, 95], 300)
+    assert not shop.is_shuffled(capsys)
+    shop.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_a_split_may_die_anywhere_and_a_later_one_completes_it(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    shop = Shop(lake, monkeypatch, nodes=nodes)
+    session = lake.environment.session()
+    limit = max(unit.bytes for unit in shop.units()) - 1
+    for last in range(20):
+        life = dying(last, lambda: split(lake.make_run(shop.model(limit), lambda: session)))
+        assert lake.rows(shop.model()) == sorted(shop.rows.values(), key=repr), life
+        if life is None:
+            break
+    assert life is None
+    assert min(unit.depth for unit in shop.units()) > nodes.bit_length() - 1
+    shop.put([1], 900)
+    compact(lake.make_run(shop.model()), "major")
+    assert not [name for name in lake.branches(shop.model()) if name.startswith("arctic_")]
+    shop.check()
+
+
+@pytest.mark.slow
+def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_together_when_it_shrinks(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(lake, monkeypatch, partition_by=["`re``gion`"], nodes=1)
+    before = {unit.partition for unit in shop.units()}
+    shop.config["compaction"] = {"small_files": 1}
+    rows = {key: (key, "eu", key * 7919) for key in range(1000, 9000)}
+    shop.rows |= rows
+    shop.put([], 0)
+    large = max(unit.bytes for unit in shop.units())
+    model = shop.model(large - 1)
+    run = lake.make_run(model)
+    assert run.run().mode == "unchanged"
+    compact_if_due(run)
+    depths = {str(unit.partition[0].value): unit.depth for unit in shop.units()}
+    assert (depths["eu"] > 0, depths["None"], depths["it's $1"]) == (True, 0, 0)
+    assert {unit.partition for unit in shop.units()} == before
+    assert shop.default == ["re`gion", f"bucket({1 << depths['eu']}, i.d)"]
+    shop.check()
+    shop.put([1, 2, 3, 1000], 100, gone=[4])
+    shop.check()
+    for key in rows:
+        if key >= 1010:
+            del shop.rows[key]
+    shop.put([], 0)
+    compact(lake.make_run(shop.model()), "full")
+    assert {unit.depth for unit in shop.units()} == {0}
+    assert shop.default == ["re`gion", "bucket(1, i.d)"]
+    shop.check()
+
+
+@pytest.mark.slow
+def test_rows_lie_where_the_hash_of_their_key_says_for_every_type_of_key(lake: Warehouse) -> None:
+    """Told by Iceberg's own function in Spark; of a composite key the hash key alone tells."""
+    columns = "i int, l bigint, d decimal(9,2), day date, at timestamp, local timestamp_ntz, s string, b binary"
+    moment = dt.datetime(2017, 11, 16, 22, 31, 8, 123456)
+    rows = [
+        (
+            n * 7919 - 30_000,
+            n * 10**15 - 7,
+            Decimal(n * 31 - 100) / 100,
+            dt.date(1960, 1, 1) + dt.timedelta(days=n * 997),
+            (moment - dt.timedelta(days=n * 991)).replace(tzinfo=dt.timezone.utc),
+            moment - dt.timedelta(days=n * 991),
+            f"kéy {n} 字",
+            bytes([n, 255 - n, 0]),
+        )
+        for n in range(40)
+    ]
+    names = [part.split()[0] for part in columns.split(", ")]
+    buckets = [f"lake.system.bucket(64, {name}) as {name}" for name in names]
+    found = lake.frame(rows, columns).coalesce(1).selectExpr(*buckets).collect()
+    for row, places in zip(rows, found, strict=True):
+        for value, place in zip(row, places, strict=True):
+            exact = value.quantize(Decimal("0.01")) if isinstance(value, Decimal) else value
+            assert node_of(iceberg_hash(exact), 6).index == place, value
+    lake.load("s", [(n, n % 5, n) for n in range(60)], "a int, b int, v int")
+    model = lake.model("m", "select * from {s}", primary_key=["a", "b"], hash_key="b", nodes=4)
+    lake.run(model)
+    lying = lake.spark.table(".".join(model.table.parts)).selectExpr("b", "_partition.b_bucket as place").collect()
+    assert {node_of(iceberg_hash(row["b"]), 2).index == row["place"] for row in lying} == {True}

@@ -23,6 +23,7 @@ from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.nodes import MAX_DEPTH
 from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
@@ -365,6 +366,14 @@ def test_limits_of_splitting_are_told() -> None:
     assert "three quarters of the limit in the mean" in text
     assert (relevel.SMALLEST_SHARE, layout.SMALL_NODE_BYTES) == (16, 16 * 1024 * 1024)
     assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
+
+
+def test_limits_of_scale_are_told() -> None:
+    text = " ".join(read("docs/scale.md").split())
+    most = layout.MAX_NODES * table.ModelConfig(()).node_bytes
+    assert f"{layout.MAX_NODES:,} at most: {most >> 40} TiB under one partition" in text
+    assert f"{MAX_DEPTH + 1} at the most" in text
+    assert f"until {settle.FOLD_COMMITS} commits are merged at once" in text
 
 
 def test_every_mode_of_compaction_is_explained() -> None:

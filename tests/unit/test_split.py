@@ -213,6 +213,11 @@ def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> N
     assert planned(lying(*level(4, 1)), "auto") == []
     assert len(planned(lying(*level(4, 1)), "major")) == 1
     assert len(planned(lying(*level(5, 1)), "auto")) == 1
+    days = [node(5, i, 1, day=f"2024-01-{day:02}") for day in range(1, 31) for i in range(32)]
+    more = [node(5, i, 3, day="2024-02-01") for i in range(32)]
+    assert len(planned(lying(*days), "auto")) == 20
+    assert planned(lying(*days, *more), "auto") == []
+    assert len(planned(lying(*days, *more), "major")) > 0
 
 
 def planned(table: TableFiles, mode: CompactionMode) -> list[Relevel]:
