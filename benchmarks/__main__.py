@@ -19,7 +19,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "flatness": lambda options: flatness.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
-    "split": lambda options: split.measure(options.rows),
+    "split": lambda options: split.measure(4 * options.rows),
     "planner": lambda _: planner.measure(),
 }
 

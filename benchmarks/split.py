@@ -19,7 +19,7 @@ MOST = 1.5
 """Times the sixteenth part of what all nodes take."""
 
 
-def measure(rows: int, rounds: int = 3) -> list[Measurement]:
+def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     """What one node takes, in parts of what a sixteenth of all takes; another node, and another level, each round."""
     with lake(rows) as bench:
         bench.fill_events()

@@ -12,6 +12,7 @@ from arctic_runtime.files import observe_files, observe_specs
 from arctic_runtime.inspect import lookup
 from arctic_runtime.model.compaction import Relevel
 from arctic_runtime.model.nodes import iceberg_hash, node_of
+from arctic_runtime.plan.layout import node_count
 from arctic_runtime.plan.trees import Unit, units
 from arctic_runtime.spark import commit, execute
 from arctic_runtime.spark.compaction import compact, compact_if_due, split
@@ -221,3 +222,30 @@ def test_rows_lie_where_the_hash_of_their_key_says_for_every_type_of_key(lake: W
     lake.run(model)
     lying = lake.spark.table(".".join(model.table.parts)).selectExpr("b", "_partition.b_bucket as place").collect()
     assert {node_of(iceberg_hash(row["b"]), 2).index == row["place"] for row in lying} == {True}
+
+
+@pytest.mark.slow
+def test_a_new_base_has_as_many_nodes_as_its_partitions_need_in_the_mean(lake: Warehouse) -> None:
+    lake.load("s", [(n, n % 8, n * 7919) for n in range(4000)], "id int, part int, v int")
+    found = {}
+    for partition_by in ([], ["part"]):
+        model = lake.model(
+            f"m{len(partition_by)}",
+            "select * from {s}",
+            primary_key="id",
+            partition_by=partition_by,
+            node_bytes="4 KiB",
+        )
+        lake.run(model)
+        specs = observe_specs(lake.reader, model.base)
+        found[len(partition_by)] = specs.transforms[specs.default][-1].parameter or 0
+        (first,) = [commit.bytes for commit in state_of(lake, model) if commit.rows]
+        assert found[len(partition_by)] == node_count(first // 8 ** len(partition_by), 1, 4096)
+    assert 1 < found[1] < found[0]
+
+
+def state_of(lake: Warehouse, model: Any) -> Any:
+    """The commits of a model's change table."""
+    changes = lake.state(model).changes
+    assert changes is not None
+    return changes.commits
