@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.model.compaction import (
@@ -56,6 +57,21 @@ def compaction(
         steps += found
         left += others
     return CompactionPlan(tuple(steps), tuple(left))
+
+
+def done_by(performed: Iterable[CompactionStep]) -> set[Place]:
+    """Nodes that were written anew, and are not looked at again.
+
+    Files of several depths that come together lie in one file for each at first, so these nodes are done only when
+    they were written twice.
+    """
+    times: Counter[Place] = Counter()
+    for step in performed:
+        if not isinstance(step, Fold):
+            under = step.spec if isinstance(step, Rewrite) else None
+            is_mixed = under is not None and any(node.spec != under for node in step.nodes)
+            times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
+    return {place for place, count in times.items() if count >= 2}
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from arctic_runtime.model.compaction import Direction
 from arctic_runtime.model.nodes import MAX_DEPTH, HashNode
@@ -36,7 +37,7 @@ def splits(found: Sequence[Unit], limit: int) -> list[Move]:
     for partition in _partitions(found).values():
         if any(unit.largest > limit for unit in partition):
             moves += _split_partition(partition, limit)
-    return moves
+    return sorted(moves, key=lambda move: move.depth)
 
 
 def unites(found: Sequence[Unit], limit: int, least_depth: int, alone: bool) -> list[Move]:
@@ -45,16 +46,23 @@ def unites(found: Sequence[Unit], limit: int, least_depth: int, alone: bool) -> 
     All partitions go to one depth together, or each to its own where `alone` is true.
     """
     partitions = _partitions(found)
-    goals = {of: _united_depth(units, limit, least_depth) for of, units in partitions.items()}
+    goals = [_united_depth(units, limit, least_depth) for units in partitions.values()]
     if not alone:
-        deepest = max(goals.values(), default=0)
-        goals = dict.fromkeys(goals, deepest)
-    most = min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE)
-    return [
-        Move(unit, "unite", goals[unit.partition], f"together they have at most {most:,} bytes")
-        for unit in sorted(found, key=lambda unit: unit.top.above(min(unit.top.depth, goals[unit.partition])))
-        if goals[unit.partition] < unit.depth
+        goals = [max(goals, default=0)] * len(goals)
+    reason = f"together they have at most {min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE):,} bytes"
+    moves = [
+        Move(unit, "unite", goal, reason)
+        for goal, units in zip(goals, partitions.values(), strict=True)
+        for unit in sorted(units, key=partial(_beside, goal))
+        if goal < unit.depth
     ]
+    return sorted(moves, key=lambda move: move.depth)
+
+
+def _beside(depth: int, unit: Unit) -> tuple[int, int]:
+    """Sorts those next to one another that come together at a depth."""
+    top = unit.top.above(min(unit.top.depth, depth))
+    return top.depth, top.index
 
 
 def depth_after(found: Sequence[Unit], moves: Iterable[Move]) -> int:

@@ -28,7 +28,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.compaction import compaction, is_worth_a_look
+from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.plan.split import split as split_alone
 from arctic_runtime.spark.commit import swap_in, write_once
@@ -130,7 +130,7 @@ def _next_step(run: Run, planned: Planner, performed: Sequence[CompactionStep]) 
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
         perform(stale, run.context(state))
-    state, plan = planned(_done(performed))
+    state, plan = planned(done_by(performed))
     has_folded = any(isinstance(step, Fold) for step in performed)
     for step in plan.steps:
         if isinstance(step, Rewrite):
@@ -143,20 +143,6 @@ def _next_step(run: Run, planned: Planner, performed: Sequence[CompactionStep]) 
             run.settled(state, fold=True)
             return step
     return None
-
-
-def _done(performed: Iterable[CompactionStep]) -> set[Place]:
-    """Nodes that were written anew; where files of another depth came to them, some may still have to be joined."""
-    return {
-        (step.table, node.spec, node.partition)
-        for step in performed
-        if isinstance(step, Relevel) or (isinstance(step, Rewrite) and not _has_moved(step))
-        for node in step.nodes
-    }
-
-
-def _has_moved(step: Rewrite) -> bool:
-    return step.spec is not None and any(node.spec != step.spec for node in step.nodes)
 
 
 def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:

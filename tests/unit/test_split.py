@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.model.compaction import (
     CompactionMode,
+    CompactionStep,
     DataFile,
     Node,
     PartitionValue,
@@ -23,7 +24,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.nodes import HashNode
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.compaction import compaction, describe_plan
+from arctic_runtime.plan.compaction import compaction, describe_plan, done_by
 from arctic_runtime.plan.groups import GROUP_BYTES
 from arctic_runtime.plan.split import NO_TREE, SIDE_BY_SIDE, split
 from arctic_runtime.plan.trees import bucket_counts, in_tree, main_depth, units
@@ -182,6 +183,22 @@ def test_nodes_of_different_depths_never_share_a_commit() -> None:
     assert [(step.spec, len(step.nodes)) for step in steps if isinstance(step, Rewrite)] == [(1, 1), (2, 2)]
 
 
+def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_then_no_more() -> None:
+    """What is left apart would else be planned for ever: small files of nodes below a large file of the node above."""
+    table = lying(node(0, 0, 100), *[node(5, i, 1) for i in range(32)])
+    performed: list[CompactionStep] = []
+    for _ in range(2):
+        (step,) = compaction(MODEL, TableState(), [table], "minor", done_by(performed)).steps
+        performed.append(step)
+    assert compaction(MODEL, TableState(), [table], "minor", done_by(performed)).steps == ()
+
+
+def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
+    table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
+    performed = compaction(MODEL, TableState(), [table], "minor").steps
+    assert done_by(performed) == {table.place(of) for of in table.nodes}
+
+
 # Putting nodes together
 
 
@@ -207,6 +224,10 @@ def test_a_partition_is_put_together_alone_only_when_asked_for() -> None:
     (step,) = planned(table, "full")
     assert (step.nodes, step.depth, step.default_depth) == (tuple(small), 0, 3)
     assert [len(step.nodes) for step in split(MODEL, table).steps if isinstance(step, Relevel)] == [8]
+    middle = [node(3, i, 6, day=f"2024-02-0{day}") for i in range(8) for day in (1, 2)]
+    more = [node(3, i, 1, day="2024-02-03") for i in range(8)]
+    steps = planned(lying(*small, *large, *middle, *more), "full")
+    assert [(step.depth, len(step.nodes)) for step in steps] == [(0, 16), (2, 16)]
 
 
 def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> None:
