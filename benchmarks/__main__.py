@@ -7,7 +7,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import analysis, flatness, handwritten, layers, newest, overhead, read, tpch, upsert
+from benchmarks import (
+    analysis,
+    flatness,
+    handwritten,
+    layers,
+    newest,
+    overhead,
+    planner,
+    read,
+    split,
+    tpch,
+    upsert,
+)
 from benchmarks.measure import Measurement, table, write_json
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
@@ -20,6 +32,8 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),
+    "split": lambda options: split.measure(4 * options.rows),
+    "planner": lambda _: planner.measure(),
 }
 
 
