@@ -22,6 +22,9 @@ SCAN_SECONDS = 0.25
 ROW_SECONDS = 1.5e-7
 """What a row that is read costs, with all that is done to it, on two cores."""
 
+MANY_SCANS = 10
+"""A plan that reads so many sources more than the query does is dear however few rows these have."""
+
 FADES = 0.98
 """What an estimate that was found too low loses with every run that goes the other way, so that it is tried again."""
 

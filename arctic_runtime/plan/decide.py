@@ -13,7 +13,7 @@ from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, Ta
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
-from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import MANY_SCANS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import LAYOUT, layout_text
@@ -266,7 +266,7 @@ def _decide_state(
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     ways = _ways(windows, upstreams, state, found)
-    if model.config.refresh == "auto" and ways[0].way == "full" and ways[0].rows > LARGE_SOURCES:
+    if model.config.refresh == "auto" and _saves_in_full(ways):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
@@ -279,6 +279,14 @@ def _ways(
     commits = state.changes.commits if state.changes else ()
     past = [run for run in map(_past, commits) if run]
     return estimates(upstreams.states, windows, followed, _rows(state), past)
+
+
+def _saves_in_full(ways: tuple[Estimate, ...]) -> bool:
+    """Whether computing everything is the cheaper way by more than is worth asking for, where tables are small."""
+    best, *others = ways
+    if best.way != "full":
+        return False
+    return best.rows > LARGE_SOURCES or any(other.scans > best.scans + MANY_SCANS for other in others)
 
 
 def _past(commit: Commit) -> Past | None:

@@ -507,6 +507,20 @@ LARGE = reading(
 )
 
 
+MANY = (
+    "select a.id, b.id as x, c.id as y, d.id as z from ods.up as a left join ods.other as b on b.id % 7 = a.id % 7 "
+    "left join ods.up as c on c.id % 5 = b.id % 5 left join ods.other as d on d.id % 3 = c.id % 3"
+)
+
+
+@pytest.mark.parametrize(("refresh", "mode"), [("auto", "full"), ("incremental", "incremental")])
+def test_small_tables_are_computed_in_full_where_following_them_reads_many_more(refresh: str, mode: str) -> None:
+    model = a_model(MANY, primary_key=["id", "x", "y", "z"], refresh=refresh)
+    states = {name: replace(of, rows=1_000, key=("id",)) for name, of in LARGE.states.items() if of}
+    decision = decide(model, built(model, READ_BOTH), replace(LARGE, states=states), RUN_AGAIN)
+    assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
+
+
 @pytest.mark.parametrize(
     ("refresh", "rows", "mode"),
     [

@@ -34,7 +34,7 @@ SURFACE = {
     "model.version": "Version Window decode_versions encode_versions",
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look small_limit",
     "plan.configure": "KEYS configure user_keys",
-    "plan.cost": "Estimate FADES Past ROW_SECONDS SCAN_SECONDS Way estimates",
+    "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "
     "check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
