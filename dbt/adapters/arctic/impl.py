@@ -29,7 +29,7 @@ from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.spark.statement import text
-from dbt.adapters.arctic import checks, seeds, upkeep
+from dbt.adapters.arctic import checks, python_models, seeds, upkeep
 from dbt.adapters.arctic import maintain as maintenance
 from dbt.adapters.arctic.column import ArcticColumn
 from dbt.adapters.arctic.connections import ArcticConnectionManager
@@ -327,6 +327,17 @@ class ArcticAdapter(SparkAdapter):
             frame = seeds.as_text_frame(handle.spark, agate_table)
             frame.createOrReplaceTempView(quoted(str(relation.identifier)))
             handle.note_temporary_view()
+
+    @available.parse(lambda *_a, **_k: "")
+    def python_query(self, node: dict[str, Any], code: str) -> str:
+        """Runs a Python model's function; returns the query that reads the rows of what it returned."""
+        handle: SessionHandle = self.connections.get_thread_connection().handle
+        view = python_models.view_name(str(node["alias"]))
+        with self.connections.exception_handler(code):
+            rows = python_models.rows_of(code, str(node["unique_id"]), handle.spark)
+            rows.createOrReplaceTempView(quoted(view))
+            handle.note_temporary_view()
+        return python_models.query(view)
 
     @available
     def new_suffix(self) -> str:

@@ -5,10 +5,12 @@
   {{ compiled_code }}
 {%- endmacro %}
 
+{# What a model selects: its own SQL, or the rows that its Python function returned. #}
+{% macro arctic_model_query(compiled_code) -%}
+  {{- return(adapter.python_query(model, compiled_code) if model.language == 'python' else compiled_code) -}}
+{%- endmacro %}
+
 {% macro arctic__create_table_as(temporary, relation, compiled_code, language='sql') -%}
-  {%- if language != 'sql' -%}
-    {% do exceptions.raise_compiler_error("Python models are not supported: write " ~ relation.render() ~ " in SQL") %}
-  {%- endif -%}
   {%- set sql_header = config.get('sql_header', none) -%}
   {{ sql_header if sql_header is not none }}
   {% if temporary -%}

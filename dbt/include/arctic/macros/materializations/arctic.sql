@@ -1,9 +1,9 @@
-{% materialization arctic, adapter='arctic', supported_languages=['sql'] %}
+{% materialization arctic, adapter='arctic', supported_languages=['sql', 'python'] %}
   {%- set grant_config = config.get('grants') -%}
   {%- do apply_grants(this, grant_config, false) -%}
 
   {{ run_hooks(pre_hooks) }}
-  {%- set response = adapter.maintain(this, model, sql, should_full_refresh()) -%}
+  {%- set response = adapter.maintain(this, model, arctic_model_query(compiled_code), should_full_refresh()) -%}
   {%- do store_result('main', response=response) -%}
   {%- set target_relation = adapter.maintained_relation(this, model) -%}
   {%- do persist_docs(target_relation, model) -%}

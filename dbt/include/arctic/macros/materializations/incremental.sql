@@ -1,4 +1,4 @@
-{% materialization incremental, adapter='arctic', supported_languages=['sql'] -%}
+{% materialization incremental, adapter='arctic', supported_languages=['sql', 'python'] -%}
   {%- set existing = load_cached_relation(this) -%}
   {%- set target_relation = this.incorporate(type='table') -%}
   {%- set unique_key = config.get('unique_key') -%}
@@ -8,11 +8,12 @@
   {%- do apply_grants(target_relation, config.get('grants'), false) -%}
 
   {{ run_hooks(pre_hooks) }}
+  {%- set query = arctic_model_query(compiled_code) -%}
 
   {%- if existing is none or not existing.is_table or should_full_refresh() or adapter.arctic_property_names(existing) -%}
-    {%- do arctic_build_table(target_relation, existing, compiled_code) -%}
+    {%- do arctic_build_table(target_relation, existing, query) -%}
   {%- else -%}
-    {%- set staged = arctic_stage_increment(target_relation, strategy, compiled_code) -%}
+    {%- set staged = arctic_stage_increment(target_relation, strategy, query) -%}
     {%- set columns = process_schema_changes(on_schema_change, staged, existing) or adapter.get_columns_in_relation(existing) -%}
     {%- set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) -%}
     {%- call statement('main') -%}

@@ -1,11 +1,11 @@
-{% materialization table, adapter='arctic', supported_languages=['sql'] %}
+{% materialization table, adapter='arctic', supported_languages=['sql', 'python'] %}
   {%- set existing = load_cached_relation(this) -%}
   {%- set target_relation = this.incorporate(type='table') -%}
   {%- set grant_config = config.get('grants') -%}
   {%- do apply_grants(target_relation, grant_config, false) -%}
 
   {{ run_hooks(pre_hooks) }}
-  {%- do arctic_build_table(target_relation, existing, compiled_code) -%}
+  {%- do arctic_build_table(target_relation, existing, arctic_model_query(compiled_code)) -%}
   {%- do persist_docs(target_relation, model) -%}
   {{ run_hooks(post_hooks) }}
 
