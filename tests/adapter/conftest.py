@@ -35,7 +35,12 @@ def suites_for_spark() -> Iterator[None]:
 
 
 @pytest.fixture(scope="class")
-def dbt_profile_target(warehouse: Path, spark_settings: dict[str, str]) -> dict[str, Any]:
+def dbt_profile_target(profile_target: dict[str, Any]) -> dict[str, Any]:
+    return profile_target
+
+
+@pytest.fixture(scope="session")
+def profile_target(warehouse: Path, spark_settings: dict[str, str]) -> dict[str, Any]:
     return {
         "type": "arctic",
         "warehouse": str(warehouse),

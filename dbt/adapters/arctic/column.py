@@ -14,7 +14,7 @@ from dbt.adapters.arctic.identifiers import quoted
 class ArcticColumn(SparkColumn):
     """A column with Spark's own type name (`bigint`, `decimal(10,2)`, `struct<a:int>`)."""
 
-    TYPE_LABELS: ClassVar[dict[str, str]] = {"TEXT": "string", "INTEGER": "int", "LONG": "bigint"}
+    TYPE_LABELS: ClassVar[dict[str, str]] = {"TEXT": "string", "VARCHAR": "string", "INTEGER": "int", "LONG": "bigint"}
 
     @classmethod
     def translate_type(cls, dtype: str) -> str:
@@ -23,6 +23,10 @@ class ArcticColumn(SparkColumn):
     @classmethod
     def string_type(cls, size: int) -> str:  # noqa: ARG003
         return "string"
+
+    @property
+    def data_type(self) -> str:
+        return self.translate_type(self.dtype)
 
     def is_string(self) -> bool:
         return self.dtype.lower().split("(")[0] in ("string", "text", "varchar", "char")

@@ -1,8 +1,4 @@
-"""Ephemeral models.
-
-The suite compares the whole `create view` of one model with Postgres' form of it; here only that the views
-hold what they must.
-"""
+"""Ephemeral models."""
 
 from __future__ import annotations
 
@@ -19,6 +15,7 @@ from dbt.tests.util import check_relations_equal, run_dbt
 
 class TestEphemeralMulti(BaseEphemeralMulti):
     def test_ephemeral_multi(self, project: Any) -> None:
+        """Without the comparison of a `create view` with the one that Postgres gets."""
         run_dbt(["seed"])
         assert len(run_dbt(["run"])) == 3
         for model in ("dependent", "double_dependent", "super_dependent"):
@@ -28,6 +25,7 @@ class TestEphemeralMulti(BaseEphemeralMulti):
 @pytest.mark.slow
 class TestEphemeralNested(BaseEphemeralNested):
     def test_ephemeral_nested(self, project: Any) -> None:
+        """Without the comparison of a `create view` with the one that Postgres gets."""
         assert len(run_dbt(["run"])) == 2
         check_relations_equal(project.adapter, ["source_table", "root_view"])
 

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
-from dbt.tests.adapter.dbt_debug.test_dbt_debug import BaseDebug, BaseDebugProfileVariable
+from dbt.tests.adapter.dbt_debug.test_dbt_debug import (
+    BaseDebug,
+    BaseDebugInvalidProjectPostgres,
+    BaseDebugPostgres,
+    BaseDebugProfileVariable,
+)
 from dbt.tests.util import run_dbt, run_dbt_and_capture
+
+
+@pytest.mark.slow
+class TestDebugTargets(BaseDebugPostgres):
+    pass
 
 
 class TestDebug(BaseDebug):
@@ -33,6 +43,11 @@ class TestDebug(BaseDebug):
 class TestDebugProfileVariable(BaseDebugProfileVariable):
     def test_ok(self, project: Any) -> None:
         run_dbt(["debug"])
+
+
+@pytest.mark.slow
+class TestDebugInvalidProject(BaseDebugInvalidProjectPostgres):
+    pass
 
 
 def test_init_asks_for_the_least() -> None:

@@ -1,9 +1,4 @@
-"""Seeds.
-
-| left out | because |
-|---|---|
-| BaseTestEmptySeedFlag | `dbt seed --empty` came after dbt 1.11 |
-"""
+"""Seeds."""
 
 from __future__ import annotations
 
@@ -42,6 +37,7 @@ class TestBasicSeeds(BaseBasicSeedTests):
 @pytest.mark.slow
 class TestSeedConfigFullRefreshOn(BaseSeedConfigFullRefreshOn):
     def test_simple_seed_full_refresh_config(self, project: Any) -> None:
+        """Views of a seed stay: it is replaced and never dropped."""
         self._build_relations_for_test(project)
         self._check_relation_end_state(run_dbt(["seed"]), project, exists=True)
 
@@ -64,6 +60,7 @@ class TestSeedWithUniqueDelimiter(BaseSeedWithUniqueDelimiter):
 @pytest.mark.slow
 class TestSeedWithWrongDelimiter(BaseSeedWithWrongDelimiter):
     def test_seed_with_wrong_delimiter(self, project: Any) -> None:
+        """The suite names Postgres' message for what becomes of a header that was not cut."""
         seed_result = run_dbt(["seed"], expect_pass=False)
         assert "syntax error" in seed_result.results[0].message.lower()
 

@@ -1,10 +1,4 @@
-"""Hooks of models, seeds, snapshots and runs.
-
-| left out | because |
-|---|---|
-| BasePrePostModelHooksInConfigWithCount | its hooks say `vacuum`; hooks at two places are in the class below |
-| ...OnSeedsPlusPrefixedWhitespace | the same as ...PlusPrefixed since dbt 1.0 |
-"""
+"""Hooks of models, seeds, snapshots and runs."""
 
 from __future__ import annotations
 
@@ -20,8 +14,10 @@ from dbt.tests.adapter.hooks.test_model_hooks import (
     BasePrePostModelHooks,
     BasePrePostModelHooksInConfig,
     BasePrePostModelHooksInConfigKwargs,
+    BasePrePostModelHooksInConfigWithCount,
     BasePrePostModelHooksOnSeeds,
     BasePrePostModelHooksOnSeedsPlusPrefixed,
+    BasePrePostModelHooksOnSeedsPlusPrefixedWhitespace,
     BasePrePostModelHooksOnSnapshots,
     BasePrePostSnapshotHooksInConfigKwargs,
 )
@@ -57,12 +53,33 @@ class ModelHooks:
             check(context, state, project)
 
 
-class TestPrePostModelHooks(ModelHooks, BasePrePostModelHooks):
+OUTSIDE = {"sql": "/* outside; */ select 1; -- two\n;", "transaction": False}
+
+
+class HooksOfProject(ModelHooks):
+    """Hooks inside and outside of what other warehouses call a transaction; theirs outside is a `vacuum`."""
+
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, Any]:
-        outside = {"sql": "/* outside; */ select 1; -- two\n;", "transaction": False}
-        hooks = {"pre-hook": [MODEL_PRE_HOOK, outside], "post-hook": [outside, MODEL_POST_HOOK]}
+        hooks = {"pre-hook": [MODEL_PRE_HOOK, OUTSIDE], "post-hook": [OUTSIDE, MODEL_POST_HOOK]}
         return {"models": {"test": hooks}}
+
+
+class TestPrePostModelHooks(HooksOfProject, BasePrePostModelHooks):
+    pass
+
+
+@pytest.mark.slow
+class TestPrePostModelHooksUnderscores(ModelHooks, BasePrePostModelHooks):
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        hooks = {"pre_hook": [MODEL_PRE_HOOK, OUTSIDE], "post_hook": [OUTSIDE, MODEL_POST_HOOK]}
+        return {"models": {"test": hooks}}
+
+
+@pytest.mark.slow
+class TestPrePostModelHooksInConfigWithCount(HooksOfProject, BasePrePostModelHooksInConfigWithCount):
+    pass
 
 
 class TestHookRefs(ModelHooks, BaseHookRefs):
@@ -84,6 +101,11 @@ class TestPrePostModelHooksOnSeeds(BasePrePostModelHooksOnSeeds):
 
 @pytest.mark.slow
 class TestPrePostModelHooksOnSeedsPlusPrefixed(BasePrePostModelHooksOnSeedsPlusPrefixed):
+    pass
+
+
+@pytest.mark.slow
+class TestPrePostModelHooksOnSeedsPlusPrefixedWhitespace(BasePrePostModelHooksOnSeedsPlusPrefixedWhitespace):
     pass
 
 

@@ -1,9 +1,4 @@
-"""`dbt show` and `dbt clone`.
-
-| left out | because |
-|---|---|
-| BaseClonePossible | a clone is a view, see BaseCloneNotPossible |
-"""
+"""`dbt clone`: a clone is a view, so nothing is copied."""
 
 from __future__ import annotations
 
@@ -16,23 +11,6 @@ from dbt.tests.adapter.dbt_clone.test_dbt_clone import (
     BaseCloneSameSourceAndTarget,
     BaseCloneSameTargetAndState,
 )
-from dbt.tests.adapter.dbt_show.test_dbt_show import (
-    BaseShowDoesNotHandleDoubleLimit,
-    BaseShowLimit,
-    BaseShowSqlHeader,
-)
-
-
-class TestShowLimit(BaseShowLimit):
-    pass
-
-
-class TestShowSqlHeader(BaseShowSqlHeader):
-    pass
-
-
-class TestShowDoesNotHandleDoubleLimit(BaseShowDoesNotHandleDoubleLimit):
-    DATABASE_ERROR_MESSAGE = "Syntax error at or near 'limit'"
 
 
 @pytest.mark.slow

@@ -1,11 +1,4 @@
-"""Contracts and their constraints.
-
-| left out | because |
-|---|---|
-| Base...RuntimeDdlEnforcement | they compare the text of a `create table` that has column definitions; |
-| BaseModelConstraints... | here the writing query checks constraints, |
-| BaseConstraintQuotedColumn | see TestConstraintsAreEnforced |
-"""
+"""Contracts and their constraints."""
 
 from __future__ import annotations
 
@@ -14,11 +7,15 @@ from typing import Any
 import pytest
 from dbt.tests.adapter.constraints import fixtures
 from dbt.tests.adapter.constraints.test_constraints import (
+    BaseConstraintQuotedColumn,
     BaseConstraintsRollback,
+    BaseConstraintsRuntimeDdlEnforcement,
     BaseIncrementalConstraintsColumnsEqual,
     BaseIncrementalConstraintsRollback,
+    BaseIncrementalConstraintsRuntimeDdlEnforcement,
     BaseIncrementalContractSqlHeader,
     BaseIncrementalForeignKeyConstraint,
+    BaseModelConstraintsRuntimeEnforcement,
     BaseTableConstraintsColumnsEqual,
     BaseTableContractSqlHeader,
     BaseViewConstraintsColumnsEqual,
@@ -104,6 +101,70 @@ class TestIncrementalForeignKeyConstraint(BaseIncrementalForeignKeyConstraint):
     @pytest.fixture(scope="class")
     def macros(self) -> dict[str, str]:
         return {}
+
+
+CHECKED_SQL = """
+create or replace table <model_identifier> using iceberg as
+select
+    case when not (id >= 1) then <model_identifier> a row breaks the check constraint id >= 1') else
+    case when not ((id > 0)) then <model_identifier> a row breaks the check constraint (id > 0)') else
+    coalesce(`id`, <model_identifier> column id has a null, and its contract says not_null')) end end as `id`,
+    `color` as `color`,
+    `date_day` as `date_day`
+from (
+    -- depends_on: <foreign_key_model_identifier>
+    select 'blue' as color, 1 as id, '2019-01-01' as date_day
+) as model_subq
+"""
+CHECKED_QUOTED_SQL = """
+create or replace table <model_identifier> using iceberg as
+select
+    case when not ((`from` = 'blue')) then <model_identifier> a row breaks the check constraint (`from` = \\'blue\\')')
+    else coalesce(`id`, <model_identifier> column id has a null, and its contract says not_null')) end as `id`,
+    coalesce(`from`, <model_identifier> column from has a null, and its contract says not_null')) as `from`,
+    `date_day` as `date_day`
+from (
+    select 'blue' as `from`, 1 as id, '2019-01-01' as date_day
+) as model_subq
+"""
+
+
+class CheckedByTheQuery:
+    """The query that writes raises an error for a row against its contract, since Iceberg checks no constraints."""
+
+    @pytest.fixture(scope="class")
+    def expected_sql(self) -> str:
+        return CHECKED_SQL
+
+
+class TestConstraintsRuntimeDdlEnforcement(CheckedByTheQuery, BaseConstraintsRuntimeDdlEnforcement):
+    pass
+
+
+@pytest.mark.slow
+class TestIncrementalConstraintsRuntimeDdlEnforcement(
+    CheckedByTheQuery, BaseIncrementalConstraintsRuntimeDdlEnforcement
+):
+    pass
+
+
+@pytest.mark.slow
+class TestModelConstraintsRuntimeEnforcement(CheckedByTheQuery, BaseModelConstraintsRuntimeEnforcement):
+    pass
+
+
+@pytest.mark.slow
+class TestConstraintQuotedColumn(BaseConstraintQuotedColumn):
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "my_model.sql": fixtures.my_model_with_quoted_column_name_sql,
+            "constraints_schema.yml": fixtures.model_quoted_column_schema_yml.replace('"from"', "`from`"),
+        }
+
+    @pytest.fixture(scope="class")
+    def expected_sql(self) -> str:
+        return CHECKED_QUOTED_SQL
 
 
 TABLE = "{{ config(materialized='table') }} "

@@ -1,10 +1,4 @@
-"""dbt's functions across databases.
-
-| left out | because |
-|---|---|
-| BaseCurrentTimestampAware | fetched timestamps carry no zone, see BaseCurrentTimestampNaive |
-| BaseEscapeSingleQuotesQuote | Spark escapes with a backslash |
-"""
+"""dbt's functions across databases."""
 
 from __future__ import annotations
 

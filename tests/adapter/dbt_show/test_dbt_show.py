@@ -1,0 +1,21 @@
+"""`dbt show`."""
+
+from __future__ import annotations
+
+from dbt.tests.adapter.dbt_show.test_dbt_show import (
+    BaseShowDoesNotHandleDoubleLimit,
+    BaseShowLimit,
+    BaseShowSqlHeader,
+)
+
+
+class TestShowLimit(BaseShowLimit):
+    pass
+
+
+class TestShowSqlHeader(BaseShowSqlHeader):
+    pass
+
+
+class TestShowDoesNotHandleDoubleLimit(BaseShowDoesNotHandleDoubleLimit):
+    DATABASE_ERROR_MESSAGE = "Syntax error at or near 'limit'"

@@ -1,0 +1,200 @@
+"""Which classes of dbt-tests-adapter run here, and why the others do not.
+
+`python -m tests.adapter.suites` writes `docs/dbt-suites.md` from what the test modules say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dbt.tests.adapter as package
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "dbt-suites.md"
+ARCTIC = "tests.adapter.arctic."
+PACKAGE = "dbt.tests.adapter."
+
+LEFT_OUT: Mapping[str, str] = {
+    "column_types.test_column_types.BasePostgresColumnTypes": "types of Postgres; the same question for Spark's types "
+    "is asked by `TestColumnTypes`",
+    "dbt_clone.test_dbt_clone.BaseClonePossible": "wants tables; here a clone is a view, see `BaseCloneNotPossible`",
+    "empty.test_empty.BaseTestEmptySeedFlag": "`dbt seed --empty` came after dbt 1.11",
+    "functions": "Iceberg catalogs keep no functions that Spark could create",
+    "grants": "an Iceberg catalog keeps no grants that Spark could change; asking for them is an error that says so, "
+    "see `TestRefusals`",
+    "materialized_view": "Iceberg has no materialized views; a table that follows its sources is `arctic`",
+    "utils.test_current_timestamp.BaseCurrentTimestampAware": "fetched timestamps carry no zone, see "
+    "`BaseCurrentTimestampNaive`",
+    "utils.test_escape_single_quotes.BaseEscapeSingleQuotesQuote": "Spark escapes with a backslash, see "
+    "`BaseEscapeSingleQuotesBackslash`",
+}
+"""A folder, a module or a class of the package → why none of it runs here."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A class of the package with its tests, and ours that run them."""
+
+    base: type
+    module: str
+    tests: tuple[str, ...]
+    runs: tuple[type, ...]
+    for_arctic: tuple[type, ...]
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return self.base.__name__
+
+    @property
+    def folder(self) -> str:
+        return self.module.split(".")[0]
+
+
+@cache
+def suites() -> tuple[Suite, ...]:
+    """Every class of the package that tests, but those that only serve others as a base.
+
+    The package's own `Test…` classes run its bases on Postgres and are left out as well.
+    """
+    ours = [found for module in _modules_of(HERE, "tests.adapter") for found in _classes(module)]
+    theirs = [found for module in _modules_of(_package(), PACKAGE[:-1]) for found in _bases(module)]
+    parents = {parent for found in theirs for parent in found.__mro__[1:]}
+    return tuple(
+        _suite(found, runs)
+        for found in theirs
+        if (runs := [run for run in ours if _nearest(run, theirs) is found]) or found not in parents
+    )
+
+
+def own_tests(suite: Suite) -> list[str]:
+    """The suite's tests that our classes have in a form of their own."""
+    return [
+        test for test in suite.tests if any(getattr(run, test) is not getattr(suite.base, test) for run in suite.runs)
+    ]
+
+
+def unexplained() -> list[str]:
+    """The classes that neither run nor have a reason, and the reasons that are not needed."""
+    left = [suite for suite in suites() if not suite.runs]
+    needed = {_key_of(f"{suite.module}.{suite.name}") for suite in left}
+    return [suite.name for suite in left if not suite.reason] + sorted(set(LEFT_OUT) - needed)
+
+
+def document() -> str:
+    """The page, as Markdown."""
+    left = [suite for suite in suites() if not suite.runs]
+    run = [suite for suite in suites() if suite.runs]
+    version = importlib.metadata.version("dbt-tests-adapter")
+    lines = [_INTRODUCTION.format(version=version, run=_counted(run), left=_counted(left))]
+    for folder in dict.fromkeys(suite.folder for suite in suites()):
+        lines += [f"## {folder}", "", "| class | tests | here |", "|---|---|---|"]
+        lines += [_line(suite) for suite in suites() if suite.folder == folder]
+        lines.append("")
+    return "\n".join(lines)
+
+
+_INTRODUCTION = """# dbt's own suites
+
+Of dbt-tests-adapter {version}, {run} run here and pass.
+{left} do not run, each for the reason in its line.
+Classes that only serve others as a base are not counted.
+
+`tests/adapter` is laid out as the package is. `python -m tests.adapter.suites` writes this page from the classes that
+are there. A unit test fails where the page is another one, and where a class has neither a test nor a reason.
+
+| word | meaning |
+|---|---|
+| slow | runs with `make test-all` alone |
+| own | a test that is here in a form of its own; its docstring says why |
+| arctic | runs with `materialized: arctic` too |
+"""
+
+
+def _counted(found: list[Suite]) -> str:
+    return f"{len(found)} classes with {sum(len(suite.tests) for suite in found)} tests"
+
+
+def _line(suite: Suite) -> str:
+    return f"| `{suite.name}` | {len(suite.tests)} | {'; '.join(_remarks(suite))} |"
+
+
+def _remarks(suite: Suite) -> Iterator[str]:
+    if not suite.runs:
+        yield "no: " + suite.reason
+        return
+    yield "pass"
+    if all(_is_slow(run) for run in suite.runs):
+        yield "slow"
+    if own := own_tests(suite):
+        yield "own " + ", ".join(f"`{test}`" for test in own)
+    if suite.for_arctic:
+        yield "arctic"
+
+
+def _suite(found: type, runs: list[type]) -> Suite:
+    module = found.__module__.removeprefix(PACKAGE)
+    return Suite(
+        base=found,
+        module=module,
+        tests=_tests(found),
+        runs=tuple(run for run in runs if not run.__module__.startswith(ARCTIC)),
+        for_arctic=tuple(run for run in runs if run.__module__.startswith(ARCTIC)),
+        reason=LEFT_OUT.get(_key_of(f"{module}.{found.__name__}"), ""),
+    )
+
+
+def _key_of(path: str) -> str:
+    """The closest key of LEFT_OUT: the class, its module or its folder."""
+    parts = path.split(".")
+    return next((key for n in range(len(parts), 0, -1) if (key := ".".join(parts[:n])) in LEFT_OUT), "")
+
+
+def _nearest(run: type, known: Collection[type]) -> type | None:
+    return next((base for base in run.__mro__ if base in known), None)
+
+
+def _bases(module: ModuleType) -> list[type]:
+    return [found for found in _classes(module) if not found.__name__.startswith("Test") and _tests(found)]
+
+
+def _tests(found: type) -> tuple[str, ...]:
+    names = [name for name in dir(found) if name.startswith("test")]
+    return tuple(name for name in names if callable(getattr(found, name)) and not _is_fixture(getattr(found, name)))
+
+
+def _is_fixture(value: Any) -> bool:
+    return type(value).__name__ == "FixtureFunctionDefinition"
+
+
+def _is_slow(run: type) -> bool:
+    of_module = getattr(sys.modules[run.__module__], "pytestmark", [])
+    marks = [*getattr(run, "pytestmark", []), *(of_module if isinstance(of_module, list) else [of_module])]
+    return any(mark.name == "slow" for mark in marks)
+
+
+def _classes(module: ModuleType) -> list[type]:
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+
+
+def _modules_of(folder: Path, name: str) -> Iterator[ModuleType]:
+    for file in sorted(folder.glob("*/**/*.py")):
+        if file.stem != "__init__":
+            yield importlib.import_module(".".join([name, *file.relative_to(folder).with_suffix("").parts]))
+
+
+def _package() -> Path:
+    return Path(next(iter(package.__path__)))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(document())
+    print("\n".join(unexplained()) or f"wrote {PAGE}")
