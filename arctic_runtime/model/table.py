@@ -14,6 +14,7 @@ Input = Literal["state", "changes"]
 OnMatch = Literal["replace", "update", "ignore"]
 Changelog = Literal["lookup", "input"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
+OnConfigurationChange = Literal["apply", "continue", "fail"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
 Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hours"]
 
@@ -70,6 +71,7 @@ class ModelConfig:
     exclude_columns: tuple[str, ...] = ()
     changelog: Changelog = "lookup"
     on_schema_change: OnSchemaChange = "append_new_columns"
+    on_configuration_change: OnConfigurationChange = "apply"
     compaction: Compaction = Compaction()
     retention: Retention = Retention()
     nodes: int | None = None
@@ -82,8 +84,9 @@ class ModelConfig:
 class Model:
     """A model as the runtime knows it: its table, its compiled select and its configuration.
 
-    `not_null` are columns that an enforced contract declares so, beyond the primary key; `contract` are its columns
-    and types, empty where there is none. Comments are set only where they are to be kept in the catalog.
+    `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
+    no row may break; `contract` are its columns and types, empty where there is none. Comments are set only where they
+    are to be kept in the catalog.
     """
 
     table: TableName
@@ -93,6 +96,7 @@ class Model:
     contract: tuple[Column, ...] = ()
     comment: str | None = None
     column_comments: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[str, ...] = ()
 
     @property
     def base(self) -> TableName:

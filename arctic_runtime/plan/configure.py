@@ -14,6 +14,7 @@ from arctic_runtime.model.table import (
     Input,
     Merge,
     ModelConfig,
+    OnConfigurationChange,
     OnMatch,
     OnSchemaChange,
     Refresh,
@@ -55,7 +56,6 @@ _ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "truncate_when": (),
     "history": ("none",),
     "keep": ("net",),
-    "on_configuration_change": ("apply",),
 }
 """Keys that are known but not built yet → the values that ask for what happens anyway."""
 
@@ -332,6 +332,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "exclude_columns": _names,
     "changelog": _choice(Changelog),
     "on_schema_change": _choice(OnSchemaChange),
+    "on_configuration_change": _choice(OnConfigurationChange),
     "compaction": read_compaction,
     "retention": read_retention,
     "nodes": _nodes,

@@ -16,7 +16,7 @@ from arctic_runtime.model.version import Version, Window, decode_versions
 from arctic_runtime.plan.cost import MANY_SCANS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
 
 RUN = "arctic.run"
 MODE = "arctic.mode"
@@ -117,6 +117,7 @@ def fingerprint(model: Model, views: Mapping[str, str]) -> str:
         config.on_schema_change,
         model.not_null,
         model.contract,
+        *model.checks,
         *sorted(views.items()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
@@ -142,7 +143,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         )
     if state.changes is None:
         return
-    _check_layout(model, state, request)
+    _check_layout(model, state)
     key = state.changes.properties.get(KEY_PROPERTY, "")
     if key != key_text(model.config.primary_key):
         raise ConfigError(
@@ -152,14 +153,16 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         )
 
 
-def _check_layout(model: Model, state: TableState, request: Request) -> None:
-    wanted = layout_text(model.config)
-    found = state.base.properties.get(LAYOUT, wanted) if state.base else wanted
-    if found != wanted and not request.full_refresh:
+def _check_layout(model: Model, state: TableState) -> None:
+    """Raises ConfigError where the base is laid out in another way, and the model says `fail`."""
+    if model.config.on_configuration_change != "fail" or state.base is None:
+        return
+    if not is_laid_out(model.config, state.base.properties):
         raise ConfigError(
-            f"{model.table}: the table is laid out in another way than the model says.\n  in the table: {found}\n"
-            f"  in the model: {wanted}\n"
-            "  what to do: run with --full-refresh to lay it out anew; readers see the old or the new one meanwhile"
+            f"{model.table}: the table is laid out in another way than the model says.\n"
+            f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {layout_text(model.config)}\n"
+            "  what to do: set `on_configuration_change: apply` or run with --full-refresh to lay it out anew, which "
+            "readers see in one step; or `continue` to leave it as it is"
         )
 
 

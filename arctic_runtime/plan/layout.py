@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 from arctic_runtime.model.nodes import MAX_DEPTH
-from arctic_runtime.model.table import ModelConfig
+from arctic_runtime.model.table import Model, ModelConfig
 
 LAYOUT = "arctic.layout"
 
@@ -37,6 +39,16 @@ def layout_text(config: ModelConfig) -> str:
         "tblproperties": dict(sorted(config.tblproperties.items())),
     }
     return json.dumps(parts, separators=(",", ":"))
+
+
+def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
+    """Whether a base with these properties is laid out as the model says; one that does not tell is."""
+    return properties.get(LAYOUT, layout_text(config)) == layout_text(config)
+
+
+def laid_out_anew(model: Model) -> Model:
+    """The same model, whose base follows its configuration whatever `on_configuration_change` says."""
+    return replace(model, config=replace(model.config, on_configuration_change="apply"))
 
 
 def _next_power_of_two(number: int) -> int:

@@ -174,7 +174,8 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
     wanted = {column.name.lower(): _canonical(column.type) for column in model.contract}
     found = {column.name.lower(): column.type.lower() for column in stored}
     differ = [
-        f"  {name}: the contract says {wanted.get(name, 'no such column')}, the query {found.get(name, 'has none')}\n"
+        f"  {name}: the contract says {wanted.get(name, 'no such column')}, the query {found.get(name, 'has none')} "
+        f"({_mismatch(name in wanted, name in found)})\n"
         for name in dict.fromkeys([*wanted, *found])
         if wanted.get(name) != found.get(name)
     ]
@@ -183,6 +184,13 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
             f"{model.table}: This model has an enforced contract that failed.\n{''.join(differ)}"
             "  what to do: make the names and data types of the contract and of the query agree"
         )
+
+
+def _mismatch(is_wanted: bool, is_found: bool) -> str:
+    """What dbt calls the difference."""
+    if is_wanted and is_found:
+        return "data type mismatch"
+    return "missing in definition" if is_wanted else "missing in contract"
 
 
 def _canonical(declared: str) -> str:

@@ -15,7 +15,7 @@ from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, Me
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN
-from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.layout import is_laid_out
 
 FOLD_FRACTION = 0.25
 """Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""
@@ -37,7 +37,7 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
         return ()
     if base is None:
         return _create_base(model, changes, state)
-    if base.properties.get(LAYOUT, layout_text(model.config)) != layout_text(model.config):
+    if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
         return (_new_base(model, changes, replaces=True),)
     merge = _merge(model, changes, base, fold)
     if merge is not None:

@@ -10,20 +10,21 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
+from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.spark.frames import all_of, column
 from arctic_runtime.spark.statement import name as quoted
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
-NULL_KEY, DUPLICATE_KEY, NULL_COLUMN = "!null key", "!duplicate key", "!null column"
-FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN)
+NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
+FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
 
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What change rows look like: the table's columns, its key, and which columns must not be null.
+    """What change rows look like: the table's columns, its key, and what a contract says of them.
 
     `given` are the names of the columns that the query has; the others keep what they were.
     """
@@ -33,6 +34,7 @@ class Shape:
     given: tuple[str, ...]
     sequence_type: str = "bigint"
     not_null: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
 
     def is_key(self, name: str) -> bool:
         return _is_named(name, self.key)
@@ -282,14 +284,19 @@ def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
 
 def _flaw(shape: Shape, copies: Expression) -> Expression:
     null_key = ~all_of([key.isNotNull() for key in key_images(shape)])
-    return F.when(null_key, NULL_KEY).when(copies > 1, DUPLICATE_KEY).otherwise(null_column(shape))
+    return F.when(null_key, NULL_KEY).when(copies > 1, DUPLICATE_KEY).otherwise(against_contract(shape))
 
 
-def null_column(shape: Shape) -> Expression:
-    """The flaw of after images that are null where a contract says they are not; null for sound ones."""
+def against_contract(shape: Shape) -> Expression:
+    """The flaw of after images that a contract forbids; null for sound ones.
+
+    As in SQL, a check whose answer is null is not broken.
+    """
     guarded = [F.col(f"a{i}") for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
-    missing = ~all_of([value.isNotNull() for value in guarded])
-    return F.when(missing, NULL_COLUMN) if guarded else F.lit(None).cast("string")
+    places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
+    broken = [~F.expr(over(check, places)) for check in shape.checks]
+    flaws = [F.when(~all_of([value.isNotNull() for value in guarded]), NULL_COLUMN)] if guarded else []
+    return F.coalesce(*flaws, *[F.when(check, BROKEN_CHECK) for check in broken], F.lit(None).cast("string"))
 
 
 def key_images(shape: Shape) -> list[Expression]:

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, RESERVED, SEQUENCE, TIMESTAMP, Column, find_column
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.diff import Shape, images, key_images, null_column
+from arctic_runtime.spark.diff import Shape, against_contract, images, key_images
 from arctic_runtime.spark.frames import all_of, as_key, column, match
 
 _ORDERABLE = ("bigint", "int", "decimal", "timestamp", "date", "string", "double", "float")
@@ -137,7 +137,7 @@ def net_events(model: Model, events: DataFrame, shape: Shape, now: Expression) -
         F.struct(*order).alias("order"),
     )
     folded = _FOLDS[config.on_match](marked, shape)
-    return folded.withColumn("flaw", F.when(~F.col("deleted"), null_column(shape)))
+    return folded.withColumn("flaw", F.when(~F.col("deleted"), against_contract(shape)))
 
 
 def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:

@@ -168,10 +168,11 @@ def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mappin
     shown = [*shape.key, *shape.not_null] if flaw == "!null column" else shape.key
     example = rows.select(*[column(part) for part in dict.fromkeys(shown)]).distinct().limit(3).collect()
     named = ", ".join(dict.fromkeys(shown)) or "(none: the query must give one row)"
+    checks = "".join(f"  check: {check}\n" for check in shape.checks) if flaw == "!broken check" else ""
     return DataError(
         f"{context.model.table}: {found[flaw]} row(s) of the query with a {flaw[1:]}; nothing was written.\n"
-        f"  column: {named}\n{examples(example)}"
-        "  expected: a primary key without nulls, once per row, and no null where the contract forbids it\n"
+        f"  column: {named}\n{checks}{examples(example)}"
+        "  expected: a primary key without nulls, once per row, and nothing that the contract forbids\n"
         "  what to do: repair or filter the rows in the query, or declare the columns that make a row unique"
     )
 

@@ -33,6 +33,7 @@ from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.increment import CHANGELOG, Upstreams
+from arctic_runtime.plan.layout import laid_out_anew
 from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
@@ -108,9 +109,9 @@ class Run:
         pins: Pins | None = None,
     ) -> None:
         self.pins = pins or Pins()
-        self.model = model
-        self.reader = reader
         self.request = request or Request()
+        self.model = laid_out_anew(model) if self.request.full_refresh else model
+        self.reader = reader
         self.now = now or datetime.datetime.now(datetime.timezone.utc)
         self.timings: dict[str, float] = {}
         self.session = session
@@ -267,6 +268,7 @@ class Run:
             given=tuple(column.name for column in given),
             sequence_type=sequence.type if sequence else "bigint",
             not_null=self.model.not_null,
+            checks=self.model.checks,
         )
 
     def query(self, spark: SparkSession) -> DataFrame:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arctic_runtime.spark.session import SparkEnvironment
 
 Rows = list[tuple[Any, ...]]
-MODEL_PARTS = ("not_null", "contract", "comment", "column_comments")
+MODEL_PARTS = ("not_null", "checks", "contract", "comment", "column_comments")
 
 
 def refuse() -> SparkSession:

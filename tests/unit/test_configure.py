@@ -30,7 +30,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "changelog": (EVENTS, "input"),
     "keep": (KEY, "net"),
     "on_schema_change": (KEY, "fail"),
-    "on_configuration_change": (KEY, "apply"),
+    "on_configuration_change": (KEY, "continue"),
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
     "nodes": (KEY, 8),
@@ -44,7 +44,6 @@ NOT_BUILT: dict[str, Any] = {
     "truncate_when": "op = 't'",
     "history": "scd2",
     "keep": "all",
-    "on_configuration_change": "fail",
 }
 
 

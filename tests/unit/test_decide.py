@@ -33,7 +33,7 @@ from arctic_runtime.plan.decide import (
     last_run,
 )
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.layout import LAYOUT, laid_out_anew, layout_text
 from arctic_runtime.plan.reads import Reads
 from arctic_runtime.plan.settle import settle
 
@@ -423,18 +423,32 @@ def test_a_lost_change_table_is_never_made_anew_over_a_base_that_is_there(model:
         decide(model, state, both(a_source(1)), request_)
 
 
-@pytest.mark.parametrize(
-    "changed", [{"sort_key": ("g",)}, {"nodes": 8}, {"tblproperties": {"write.metadata.compression-codec": "gzip"}}]
-)
-def test_another_layout_asks_for_a_full_refresh(changed: dict[str, Any]) -> None:
-    before = built(STATE, READ_ONE)
-    assert before.base is not None
-    laid_out = replace(before, base=replace(before.base, properties={LAYOUT: layout_text(STATE.config)}))
-    model = a_model(**changed)
+LAID_OUT_ANEW = [{"sort_key": ("g",)}, {"nodes": 8}, {"tblproperties": {"write.metadata.compression-codec": "gzip"}}]
+
+
+def laid_out_by(model: Model) -> TableState:
+    state = built(model, READ_ONE)
+    assert state.base is not None
+    return replace(state, base=replace(state.base, properties={LAYOUT: layout_text(model.config)}))
+
+
+@pytest.mark.parametrize("changed", LAID_OUT_ANEW)
+def test_another_layout_is_applied_by_the_next_run(changed: dict[str, Any]) -> None:
+    model, state = a_model(**changed), laid_out_by(STATE)
+    assert decide(model, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+    assert [type(step).__name__ for step in settle(model, state)] == ["CreateBase"]
+
+
+@pytest.mark.parametrize("changed", LAID_OUT_ANEW)
+def test_another_layout_is_an_error_or_waits_where_the_model_says_so(changed: dict[str, Any]) -> None:
+    state = laid_out_by(STATE)
+    failing, waiting = (a_model(**changed, on_configuration_change=value) for value in ("fail", "continue"))
     with pytest.raises(ConfigError, match="laid out in another way"):
-        decide(model, laid_out, reading(a_source(1)), RUN_AGAIN)
-    assert decide(model, laid_out, reading(a_source(1)), REFRESH).mode == "full"
-    assert [type(step).__name__ for step in settle(model, laid_out)] == ["CreateBase"]
+        decide(failing, state, reading(a_source(1)), RUN_AGAIN)
+    assert decide(waiting, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+    assert settle(waiting, state) == ()
+    assert {type(step).__name__ for step in settle(laid_out_anew(waiting), state)} == {"CreateBase"}
+    assert decide(laid_out_anew(failing), state, reading(a_source(1)), REFRESH).mode == "full"
 
 
 @pytest.mark.parametrize("key", [("other",), ("id", "other"), ()])

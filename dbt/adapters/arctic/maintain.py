@@ -34,6 +34,7 @@ _DBT_KEYS = frozenset(
         "alias",
         "batch_size",
         "begin",
+        "catalog_name",
         "column_types",
         "concurrent_batches",
         "contract",
@@ -164,10 +165,25 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
         sql=sql.strip().rstrip(";"),
         config=configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS),
         not_null=_not_null(node),
+        checks=_checks(node),
         contract=_contract(node),
         comment=_comment(node),
         column_comments=_column_comments(node),
     )
+
+
+def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
+    """Raises ConfigError where a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
+    if node["config"].get("input") == "changes":
+        raise ConfigError(
+            f"{node['unique_id']}: --sample has no meaning with input: changes, where each new row counts once.\n"
+            "  what to do: leave the model out with --exclude, or run without --sample"
+        )
+    if would_delete:
+        raise ConfigError(
+            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the table that is there.\n"
+            "  what to do: add --full-refresh if that is what you want, or run into another schema"
+        )
 
 
 def project_tables(nodes: Iterable[Any]) -> tuple[TableName, ...]:
@@ -185,7 +201,9 @@ def table_name(relation: BaseRelation) -> TableName:
 
 
 def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
-    """The name that stands for a relation's new rows in a model's SQL."""
+    """The name that stands for a relation's new rows in a model's SQL; in a unit test that of the rows given for it."""
+    if node.get("resource_type") == "unit_test":
+        return str(relation.render())
     materialized = node.get("config", {}).get("materialized")
     if node.get("resource_type") == "model" and materialized != MATERIALIZATION:
         raise CompilationError(
@@ -220,31 +238,36 @@ def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
     return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
 
 
-def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """The type and the columns of every constraint of a contract that is enforced."""
+def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+    """The type, the columns and the expression of every constraint of a contract that is enforced."""
     if not node["config"].get("contract", {}).get("enforced"):
         return []
-    found = [(c["type"], list(c.get("columns", []))) for c in node.get("constraints", [])]
+    found = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
     for name, column in node.get("columns", {}).items():
-        found += [(c["type"], [name]) for c in column.get("constraints", [])]
-    return [(str(getattr(kind, "value", kind)), columns) for kind, columns in found]
+        found += [(c, [name]) for c in column.get("constraints", [])]
+    return [(str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in found]
 
 
 def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:
     names: list[str] = []
     key = configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS).primary_key
-    for kind, columns in _constraints(node):
+    for kind, columns, _ in _constraints(node):
         if kind == "primary_key" and set(columns) - set(key):
             raise ConfigError(
                 f"{node['unique_id']}: the contract's primary key {columns} is not the configuration's, {list(key)}"
             )
-        if kind in ("check", "custom"):
+        if kind == "custom":
             raise ConfigError(
-                f"{node['unique_id']}: a `{kind}` constraint is not supported yet with materialized='arctic'; "
-                "test it with a dbt test"
+                f"{node['unique_id']}: a `custom` constraint has no meaning for materialized='arctic'; "
+                "say it as a `check`, or test it with a dbt test"
             )
         names += columns if kind == "not_null" else []
     return tuple(dict.fromkeys(names))
+
+
+def _checks(node: Mapping[str, Any]) -> tuple[str, ...]:
+    found = (expression for kind, _, expression in _constraints(node) if kind == "check")
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
