@@ -110,10 +110,6 @@ class TestLayers(Warehouse):
         run_dbt(["run", "--empty"])
         assert messages(run_dbt(["run"]))["orders"] == "incremental +1 ~0 -0"
 
-    def test_samples_are_refused_because_they_would_delete_rows(self, project: Any) -> None:
-        results = run_dbt(["run", "--sample", "1 day"], expect_pass=False)
-        assert "--sample is not supported yet" in results.results[0].message
-
     def test_docs_label_change_tables_as_such(self, project: Any) -> None:
         run_dbt(["run"])
         catalog = run_dbt(["docs", "generate"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dbt.adapters.base import BaseRelation, available
 from dbt.adapters.base.impl import ConstraintSupport
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
+from dbt.adapters.catalogs import CatalogIntegration, CatalogIntegrationConfig
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
@@ -28,8 +29,9 @@ from arctic_runtime.catalog import CatalogReader, ColumnInfo, RelationInfo, Rela
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
+from arctic_runtime.observe import observe_source
 from arctic_runtime.spark.statement import text
-from dbt.adapters.arctic import checks, python_models, seeds, upkeep
+from dbt.adapters.arctic import catalogs, checks, freshness, python_models, seeds, upkeep
 from dbt.adapters.arctic import maintain as maintenance
 from dbt.adapters.arctic.column import ArcticColumn
 from dbt.adapters.arctic.connections import ArcticConnectionManager
@@ -77,6 +79,7 @@ class ArcticAdapter(SparkAdapter):
     ConnectionManager = ArcticConnectionManager
     AdapterSpecificConfigs = ArcticConfig
     connections: ArcticConnectionManager
+    CATALOG_INTEGRATIONS = (catalogs.IcebergIntegration,)
 
     CONSTRAINT_SUPPORT = {  # noqa: RUF012
         ConstraintType.check: ConstraintSupport.ENFORCED,
@@ -116,6 +119,11 @@ class ArcticAdapter(SparkAdapter):
         handle: SessionHandle = self.connections.get_thread_connection().handle
         return handle.spark
 
+    def add_catalog_integration(self, catalog_integration: CatalogIntegrationConfig) -> CatalogIntegration:
+        """Takes an integration of `catalogs.yml`, which must be the profile's catalog."""
+        catalogs.check(catalog_integration, self.profile.catalog)
+        return super().add_catalog_integration(catalog_integration)
+
     # The arctic materialization
 
     def set_macro_resolver(self, macro_resolver: Any) -> None:
@@ -147,14 +155,13 @@ class ArcticAdapter(SparkAdapter):
     ) -> maintenance.ArcticResponse:
         """Brings a model's table up to date; with `--empty` only its schema."""
         asked: Any = getattr(self.config, "args", None)
-        if getattr(asked, "sample", None) is not None:
-            raise DbtRuntimeError(
-                f"{node['unique_id']}: --sample is not supported yet with materialized='arctic': a sample of the "
-                "upstream rows would delete all others from the table"
-            )
+        sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))
         self.connections.get_thread_connection().handle.note_temporary_view()
         with self.connections.exception_handler(sql):
+            if sampled:
+                stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
+                maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql)
             readers = maintenance.project_tables(self._nodes)
             return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty, readers)
@@ -401,9 +408,9 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Freshness from the time of each table's newest snapshot; a source that has none is left out."""
+        """Freshness from the time of each table's newest snapshot that changed its rows; without one it is left out."""
         now = dt.datetime.now(tz=dt.timezone.utc)
-        times = {source: self._last_commit(source) for source in sources}
+        times = {source: self._last_change(source) for source in sources}
         fresh = {s: self._create_freshness_response(at, now) for s, at in times.items() if at is not None}
         return [], fresh
 
@@ -482,16 +489,14 @@ class ArcticAdapter(SparkAdapter):
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
-    def _last_commit(self, source: BaseRelation) -> dt.datetime | None:
-        from pyiceberg.exceptions import NoSuchTableError
-
-        if not self._is_readable(source.database):
-            raise DbtRuntimeError(
-                f"{source.render()}: this process can't read the catalog, so give the source a loaded_at_field"
-            )
+    def _last_change(self, source: BaseRelation) -> dt.datetime | None:
+        if self._is_readable(source.database):
+            state = self._asking(lambda: observe_source(self.catalog_reader, maintenance.table_name(source)))
+            return freshness.last_change(state) if state else None
         try:
-            table = self._asking(lambda: self.catalog_reader.load_table(str(source.schema), str(source.identifier)))
-        except NoSuchTableError:
-            return None
-        snapshot = table.current_snapshot()
-        return dt.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=dt.timezone.utc) if snapshot else None
+            found: dt.datetime | None = self._rows(freshness.question(maintenance.table_name(source)))[0][0]
+        except DbtDatabaseError as error:
+            if any(sign in str(error) for sign in _NOT_FOUND):
+                return None
+            raise
+        return found.replace(tzinfo=dt.timezone.utc) if found is not None and found.tzinfo is None else found
