@@ -352,6 +352,25 @@ class ArcticAdapter(SparkAdapter):
         return uuid.uuid4().hex[:12]
 
     @available
+    def branch_of(self, relation: BaseRelation) -> BaseRelation:
+        """The relation on a branch of its own, for statements of `replace_rows`; the branch is not made yet."""
+        from dbt.adapters.arctic import increments
+
+        return relation.replace(branch=increments.branch_name(self.new_suffix()))
+
+    @available.parse_none
+    def replace_rows(self, on_branch: BaseRelation, sql: str) -> AdapterResponse:
+        """Runs statements that write to `branch_of` a table; readers see none of what they do, or all of it."""
+        from dbt.adapters.arctic import increments
+
+        table, branch = maintenance.table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
+        spark = self.spark_session()
+        with self.connections.exception_handler(sql):
+            if self._is_readable(on_branch.database):
+                increments.drop_stale(spark, self.catalog_reader.load_table(table.schema, table.name), table)
+            return increments.in_one_step(spark, table, branch, lambda: self.execute(sql)[0])
+
+    @available
     def checked_columns(self, model: dict[str, Any]) -> str:
         """The select list of a contract: its columns, each raising an error where a constraint is broken."""
         return checks.select_list(model)

@@ -44,6 +44,7 @@ class ArcticRelation(SparkRelation):
     quote_policy: Policy = field(default_factory=ArcticQuotePolicy)
     include_policy: Policy = field(default_factory=ArcticIncludePolicy)
     is_iceberg: bool | None = True
+    branch: str | None = None
 
     def __post_init__(self) -> None:
         """dbt-spark's check is not wanted: a catalog is another thing than a schema here."""
@@ -56,7 +57,9 @@ class ArcticRelation(SparkRelation):
         )
 
     def render(self) -> str:
-        return BaseRelation.render(self)
+        """The quoted name; on a branch, the name by which statements read and write that."""
+        rendered: str = BaseRelation.render(self)
+        return rendered if self.branch is None else rendered + "." + quoted(f"branch_{self.branch}")
 
     def _render_iterator(self) -> Iterator[tuple[ComponentName | None, str | None]]:
         for component, part in super()._render_iterator():

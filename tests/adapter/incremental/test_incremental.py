@@ -68,3 +68,61 @@ class TestInsertOverwrite:
         assert rows == [(1, 10), (2, 2), (3, 30)]
         mode = project.run_sql("set spark.sql.sources.partitionOverwriteMode", fetch="all")
         assert mode[0][1].lower() == "static"
+
+
+HALVES = """
+{{ config(materialized='incremental', incremental_strategy='delete+insert', unique_key='id', alias='it`s') }}
+select 1 as id, {% if is_incremental() %} {{ var('value') }} {% else %} 'old' {% endif %} as v
+"""
+BATCHES = """
+{{ config(materialized='incremental', incremental_strategy='microbatch', event_time='at', batch_size='day',
+          begin='2025-01-01', partition_by=['months(at)'], unique_key='id') }}
+select id, at, n from {{ ref('events') }}
+"""
+EVENTS = """
+{{ config(materialized='table', event_time='at') }}
+select id, timestamp'2025-01-01 12:00:00' + make_dt_interval(id) as at, {{ var('n', 0) }} as n from range(3)
+where id not in ({{ var('gone', -1) }})
+"""
+DAY = ["--event-time-start", "2025-01-02", "--event-time-end", "2025-01-03"]
+
+
+class TestIncrementsOfTwoStatements:
+    """Rows are deleted and inserted in one step: whoever reads, or comes after a crash, sees all of it or nothing."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"halves.sql": HALVES, "batches.sql": BATCHES, "events.sql": EVENTS}
+
+    def rows(self, project: Any, name: str) -> list[tuple[Any, ...]]:
+        return sorted(project.run_sql(f"select * from `lake`.{project.test_schema}.{name}", fetch="all"))
+
+    def test_where_the_second_fails_the_first_has_not_happened(self, project: Any) -> None:
+        run_dbt(["run", "--select", "halves"])
+        for value in ("cast(array(1) as string) || raise_error('now')", "'new'"):
+            run_dbt(["run", "--select", "halves", "--vars", f'{{value: "{value}"}}'], expect_pass="new" in value)
+            expected = "new" if "new" in value else "old"
+            assert self.rows(project, "`it``s`") == [(1, expected)]
+        table = project.adapter.catalog_reader.load_table(project.test_schema, "it`s")
+        assert set(table.metadata.refs) == {"main"}
+
+    def test_branches_of_runs_that_died_are_dropped_once_they_are_behind(self, project: Any) -> None:
+        run_dbt(["run", "--select", "halves", "--full-refresh"])
+        project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch arctic_died")
+        project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch mine")
+        for value, kept in (("'b'", {"main", "mine", "arctic_died"}), ("'c'", {"main", "mine"})):
+            run_dbt(["run", "--select", "halves", "--vars", f'{{value: "{value}"}}'])
+            table = project.adapter.catalog_reader.load_table(project.test_schema, "it`s")
+            assert set(table.metadata.refs) == kept
+
+    def test_a_batch_replaces_its_time_window_and_not_its_partition(self, project: Any) -> None:
+        run_dbt(
+            ["run", "--select", "events batches", "--event-time-start", "2025-01-01", "--event-time-end", "2025-01-05"]
+        )
+        assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (1, 0), (2, 0)]
+        run_dbt(["run", "--select", "events", "--vars", "n: 5"])
+        run_dbt(["run", "--select", "batches", *DAY])
+        assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (1, 5), (2, 0)]
+        run_dbt(["run", "--select", "events", "--vars", "gone: 1"])
+        run_dbt(["run", "--select", "batches", *DAY])
+        assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (2, 0)]

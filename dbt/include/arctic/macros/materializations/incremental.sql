@@ -16,11 +16,18 @@
     {%- set staged = arctic_stage_increment(target_relation, strategy, query) -%}
     {%- set columns = process_schema_changes(on_schema_change, staged, existing) or adapter.get_columns_in_relation(existing) -%}
     {%- set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) -%}
-    {%- call statement('main') -%}
+    {%- set written = adapter.branch_of(target_relation) if arctic_in_two_steps(strategy) else target_relation -%}
+    {%- set sql -%}
       {{ config.get('sql_header', none) or '' }}
-      {{ strategy_macro({'target_relation': target_relation, 'temp_relation': staged, 'unique_key': unique_key,
+      {{ strategy_macro({'target_relation': written, 'temp_relation': staged, 'unique_key': unique_key,
                          'dest_columns': columns, 'incremental_predicates': predicates}) }}
-    {%- endcall -%}
+    {%- endset -%}
+    {%- if arctic_in_two_steps(strategy) -%}
+      {{ write(sql) }}
+      {%- do store_result('main', response=adapter.replace_rows(written, sql)) -%}
+    {%- else -%}
+      {%- call statement('main') -%}{{ sql }}{%- endcall -%}
+    {%- endif -%}
     {%- do adapter.drop_relation(staged) -%}
   {%- endif -%}
 
@@ -30,6 +37,11 @@
   {{ return({'relations': [target_relation]}) }}
 {%- endmaterialization %}
 
+{# Strategies that delete, and then insert: on a branch, so that nobody sees, and no crash leaves, the one without the other. #}
+{% macro arctic_in_two_steps(strategy) -%}
+  {{- return(strategy in ('delete+insert', 'microbatch')) -}}
+{%- endmacro %}
+
 {# Strategies of two statements read what is staged twice, so that must be a table: a view would see the first one's work. #}
 {% macro arctic_stage_increment(target_relation, strategy, compiled_code) -%}
   {%- set contract = config.get('contract') -%}
@@ -37,8 +49,7 @@
     {%- do get_assert_columns_equivalent(compiled_code) -%}
     {%- set compiled_code = get_select_subquery(compiled_code) -%}
   {%- endif -%}
-  {%- set in_two_steps = strategy == 'delete+insert' or (strategy == 'microbatch' and not config.get('partition_by')) -%}
-  {%- if in_two_steps -%}
+  {%- if arctic_in_two_steps(strategy) -%}
     {%- set staged = target_relation.incorporate(path={'identifier': target_relation.identifier ~ '__dbt_tmp_' ~ adapter.new_suffix()}) -%}
     {%- call statement('stage_increment') -%}
       {{ config.get('sql_header', none) or '' }}
@@ -110,11 +121,8 @@
   {{ arctic_insert({'target_relation': target, 'temp_relation': source, 'dest_columns': dest_columns}) }}
 {%- endmacro %}
 
-{# With partitions the batch replaces those it touches, in one commit; without, its time window is deleted first. #}
+{# The batch's time window is deleted first. Partitions need not follow the batches, so they are not replaced as such. #}
 {% macro arctic__get_incremental_microbatch_sql(arg_dict) -%}
-  {%- if config.get('partition_by') -%}
-    {{ return(arctic__get_incremental_insert_overwrite_sql(arg_dict)) }}
-  {%- endif -%}
   {%- set event_time = config.get('event_time') -%}
   {%- set batch = model.batch -%}
   {%- set window -%}

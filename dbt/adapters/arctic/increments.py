@@ -1,0 +1,65 @@
+"""Increments of several statements, which readers see in one step: they write to a branch that becomes the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.settle import BRANCH_PREFIX
+from arctic_runtime.spark.commit import drop_branches, retried, swap_in
+from arctic_runtime.spark.statement import name
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+def branch_name(token: str) -> str:
+    return BRANCH_PREFIX + token
+
+
+def in_one_step(spark: SparkSession, table: TableName, branch: str, write: Callable[[], T]) -> T:
+    """Runs `write`, whose statements name the branch, and makes the branch the table.
+
+    Where another writer commits in the meantime, it starts over from what that left. Raises CommitConflict where
+    others are always faster; the table is then as they left it.
+    """
+    token = branch.removeprefix(BRANCH_PREFIX)
+    return retried(lambda: swap_in(spark, table, _head(spark, table), token, lambda _: write()))
+
+
+def drop_stale(spark: SparkSession, found: Table, table: TableName) -> None:
+    """Drops branches of runs that died, as far as none of them can become the table any more."""
+    stale = tuple(_stale(found))
+    if stale:
+        drop_branches(spark, table, stale)
+
+
+def _head(spark: SparkSession, table: TableName) -> int:
+    """The snapshot that the table is now; a table without one gets an empty one."""
+    refs = spark.table(name(*table.parts, "refs")).where("name = 'main'").select("snapshot_id")
+    found = refs.collect()
+    if not found:
+        rows = spark.table(name(*table.parts))
+        rows.limit(0).writeTo(name(*table.parts)).append()
+        found = refs.collect()
+    return int(found[0]["snapshot_id"])
+
+
+def _stale(found: Table) -> Iterator[str]:
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in found.metadata.snapshots}
+    for ref, tip in found.metadata.refs.items():
+        if ref.startswith(BRANCH_PREFIX) and found.metadata.current_snapshot_id not in _behind(
+            tip.snapshot_id, parents
+        ):
+            yield ref
+
+
+def _behind(snapshot: int | None, parents: dict[int, int | None]) -> Iterator[int | None]:
+    """A snapshot and those behind it, newest first."""
+    while snapshot is not None:
+        yield snapshot
+        snapshot = parents.get(snapshot)
