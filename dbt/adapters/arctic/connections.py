@@ -42,9 +42,14 @@ class ArcticConnectionManager(SparkConnectionManager):
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:
-            connection.handle = SessionHandle(pool_of(self.arctic_profile))
+            connection.handle = SessionHandle(pool_of(self.arctic_profile), self._comment)
             connection.state = ConnectionState.OPEN
         return connection
+
+    def _comment(self) -> str | None:
+        """The comment that dbt adds to this thread's queries now."""
+        comment = None if self.query_header is None else self.query_header.comment.query_comment
+        return comment.strip() if comment else None
 
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.spark.jobs import describe_jobs
 from dbt.adapters.arctic import statements
 from dbt.adapters.arctic.identifiers import quoted
 from dbt.adapters.arctic.sessions import SessionPool
@@ -28,8 +29,11 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 class SessionHandle:
     """What dbt calls a connection. It takes a Spark session when the first statement or `spark` asks for it."""
 
-    def __init__(self, pool: SessionPool) -> None:
+    def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
+        """`comment` says what dbt is at; Spark's pages show it beside the jobs."""
         self._pool = pool
+        self._comment = comment
+        self._described: str | None = None
         self._session: SparkSession | None = None
         self._cancelled = False
         self._has_settings = False
@@ -41,6 +45,9 @@ class SessionHandle:
             raise DbtRuntimeError("The run was cancelled")
         if self._session is None:
             self._session = self._pool.take()
+        if (comment := self._comment() or "") != self._described:
+            describe_jobs(self._session, comment)
+            self._described = comment
         return self._session
 
     def cursor(self) -> Cursor:

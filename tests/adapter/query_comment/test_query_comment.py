@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from dbt.tests.adapter.query_comment.test_query_comment import (
     BaseEmptyQueryComments,
@@ -11,6 +13,11 @@ from dbt.tests.adapter.query_comment.test_query_comment import (
     BaseNullQueryComments,
     BaseQueryComments,
 )
+from dbt.tests.util import run_dbt
+from pyspark.sql import SparkSession
+
+from arctic_runtime.spark.jobs import describe_jobs
+from dbt.adapters.arctic import handle
 
 
 class TestQueryComments(BaseQueryComments):
@@ -38,3 +45,32 @@ class TestNullQueryComments(BaseNullQueryComments):
 @pytest.mark.slow
 class TestEmptyQueryComments(BaseEmptyQueryComments):
     pass
+
+
+class TestJobs:
+    """Spark's pages show the same comment beside the jobs."""
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {"query-comment": "run by {{ connection_name }}"}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        kinds = ("table", "arctic")
+        return {
+            f"as_{kind}.sql": f"{{{{ config(materialized='{kind}', unique_key='id') }}}} select 1 as id"
+            for kind in kinds
+        }
+
+    def test_jobs_are_described_by_the_comment_of_the_model_that_starts_them(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shown = []
+
+        def describe(session: SparkSession, text: str) -> None:
+            describe_jobs(session, text)
+            shown.append(session.sparkContext.getLocalProperty("spark.job.description"))
+
+        monkeypatch.setattr(handle, "describe_jobs", describe)
+        run_dbt(["run"])
+        assert {"run by model.test.as_table", "run by model.test.as_arctic"} <= set(shown)
