@@ -78,6 +78,8 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
     decision = decide(run.model, state, upstreams, Request())
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
+    if decision.reason == "SOURCE_UNKNOWN":
+        return f"it reads what has no versions: {decision.because}"
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 

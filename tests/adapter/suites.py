@@ -29,7 +29,7 @@ LEFT_OUT: Mapping[str, str] = {
     "empty.test_empty.BaseTestEmptySeedFlag": "`dbt seed --empty` came after dbt 1.11",
     "functions": "Iceberg catalogs keep no functions that Spark could create",
     "grants": "an Iceberg catalog keeps no grants that Spark could change; asking for them is an error that says so, "
-    "see `TestRefusals`",
+    "see `TestGrantsAreRefused`",
     "materialized_view": "Iceberg has no materialized views; a table that follows its sources is `arctic`",
     "utils.test_current_timestamp.BaseCurrentTimestampAware": "fetched timestamps carry no zone, see "
     "`BaseCurrentTimestampNaive`",

@@ -10,7 +10,7 @@ from typing import Any
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
-from dbt.adapters.arctic import maintain
+from dbt.adapters.arctic import maintain, python_models
 from dbt.adapters.arctic.relation import ArcticRelation
 
 
@@ -68,7 +68,9 @@ def _reason(outcome: Any) -> str:
 
 def _model(node: Any) -> Model:
     relation = ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
-    return maintain.to_model(relation, node.to_dict(omit_none=True), node.compiled_code)
+    is_python = node.language == "python"
+    sql = python_models.query(python_models.view_name(node.alias)) if is_python else node.compiled_code
+    return maintain.to_model(relation, node.to_dict(omit_none=True), sql)
 
 
 def _profile(project_dir: Path, target: str | None) -> Profile:
