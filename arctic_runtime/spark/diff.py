@@ -136,7 +136,8 @@ def event_changes(
     """
     looked_up = _look_up(net, base, unmerged, shape)
     joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
-    return _emit(_keep_what_is_not_given(joined, shape), shape, F.lit(ordered))
+    found = _keep_what_is_not_given(joined, shape)
+    return _emit(found, shape, F.lit(ordered), F.when(F.col(_HAS_AFTER), against_contract(shape)))
 
 
 def refresh_changes(
@@ -156,7 +157,8 @@ def refresh_changes(
         _TS: F.coalesce(_TS, now),
         _SEQ: F.coalesce(_SEQ, last),
     }
-    return _emit(_keep_what_is_not_given(joined.withColumns(told), shape), shape)
+    found = _keep_what_is_not_given(joined.withColumns(told), shape)
+    return _emit(found, shape, flaw=F.when(F.col(_HAS_AFTER), against_contract(shape)))
 
 
 def input_changes(net: DataFrame, shape: Shape) -> DataFrame:

@@ -333,3 +333,17 @@ def test_an_expired_upstream_without_row_lineage_is_refused(lake: Warehouse) -> 
         lake.run(model, refuse)
     lake.run(model, full_refresh=True)
     assert [row[0] for row in lake.rows(model)] == [1, 2, 3]
+
+
+def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Warehouse) -> None:
+    model = cdc(lake, on_match="update", not_null=("a",), checks=("length(a) > b",))
+    lake.append("events", [(1, "four", 3, "c", 1), (2, "six", 1, "c", 1)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, None, 2, "u", 2), (2, None, None, "d", 2)], EVENTS)
+    lake.run(model)
+    assert lake.rows(model) == [(1, "four", 2)]
+    for number, broken in enumerate([(1, None, 9, "u", 3), (3, None, 1, "c", 3)]):
+        lake.append("events", [broken], EVENTS)
+        with pytest.raises(DataError, match="with a " + ("broken check" if number == 0 else "null column")):
+            lake.run(cdc(lake, on_match="update", not_null=("a",), checks=("length(a) > b",) if number == 0 else ()))
+        assert lake.rows(model) == [(1, "four", 2)]
