@@ -78,6 +78,10 @@ class SessionHandle:
     def note_temporary_view(self) -> None:
         self._has_views = True
 
+    def note_foreign_code(self) -> None:
+        """Code of a user had the session, and may have left anything behind: nobody gets it after this."""
+        self._has_settings = True
+
 
 class Cursor:
     """The result of the last statement of a text; texts of several statements run one after the other."""

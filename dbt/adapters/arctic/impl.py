@@ -43,6 +43,7 @@ from dbt.adapters.arctic.relation import ArcticRelation
 
 if TYPE_CHECKING:
     import agate
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 logger = AdapterLogger("Arctic")
@@ -344,6 +345,7 @@ class ArcticAdapter(SparkAdapter):
             rows = python_models.rows_of(code, str(node["unique_id"]), handle.spark)
             rows.createOrReplaceTempView(quoted(view))
             handle.note_temporary_view()
+            handle.note_foreign_code()
         return python_models.query(view)
 
     @available
@@ -359,16 +361,25 @@ class ArcticAdapter(SparkAdapter):
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
     @available.parse_none
-    def replace_rows(self, on_branch: BaseRelation, sql: str) -> AdapterResponse:
-        """Runs statements that write to `branch_of` a table; readers see none of what they do, or all of it."""
+    def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
+        """Runs statements that write to `branch_of` a table; readers see none of what they do, or all of it.
+
+        The table `staged`, which they read, is dropped whatever becomes of them.
+        """
         from dbt.adapters.arctic import increments
 
         table, branch = maintenance.table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
-        spark = self.spark_session()
-        with self.connections.exception_handler(sql):
-            if self._is_readable(on_branch.database):
-                increments.drop_stale(spark, self.catalog_reader.load_table(table.schema, table.name), table)
-            return increments.in_one_step(spark, table, branch, lambda: self.execute(sql)[0])
+
+        def observe() -> Table | None:
+            is_readable = self._is_readable(on_branch.database)
+            return self.catalog_reader.load_table(table.schema, table.name) if is_readable else None
+
+        try:
+            with self.connections.exception_handler(sql):
+                spark = self.spark_session()
+                return increments.in_one_step(spark, table, branch, observe, lambda: self.execute(sql)[0])
+        finally:
+            self.drop_relation(staged)
 
     @available
     def checked_columns(self, model: dict[str, Any]) -> str:

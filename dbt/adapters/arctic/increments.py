@@ -21,21 +21,25 @@ def branch_name(token: str) -> str:
     return BRANCH_PREFIX + token
 
 
-def in_one_step(spark: SparkSession, table: TableName, branch: str, write: Callable[[], T]) -> T:
+def in_one_step(
+    spark: SparkSession, table: TableName, branch: str, observe: Callable[[], Table | None], write: Callable[[], T]
+) -> T:
     """Runs `write`, whose statements name the branch, and makes the branch the table.
 
-    Where another writer commits in the meantime, it starts over from what that left. Raises CommitConflict where
-    others are always faster; the table is then as they left it.
+    `observe` gives the table where this process can read the catalog. Where another writer commits in the meantime,
+    it starts over from what that left. Raises CommitConflict where others are always faster; the table is then as
+    they left it. Branches of runs that died go as soon as none of them can become the table any more.
     """
     token = branch.removeprefix(BRANCH_PREFIX)
-    return retried(lambda: swap_in(spark, table, _head(spark, table), token, lambda _: write()))
 
+    def once() -> T:
+        found = observe()
+        if found is not None:
+            drop_branches(spark, table, tuple(_stale(found)))
+        head = found.metadata.current_snapshot_id if found else None
+        return swap_in(spark, table, _head(spark, table) if head is None else head, token, lambda _: write())
 
-def drop_stale(spark: SparkSession, found: Table, table: TableName) -> None:
-    """Drops branches of runs that died, as far as none of them can become the table any more."""
-    stale = tuple(_stale(found))
-    if stale:
-        drop_branches(spark, table, stale)
+    return retried(once)
 
 
 def _head(spark: SparkSession, table: TableName) -> int:

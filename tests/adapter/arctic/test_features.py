@@ -27,6 +27,7 @@ def messages(results: Any) -> dict[str, str]:
     return {result.node.name: result.message for result in results}
 
 
+@pytest.mark.slow
 class TestSample:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
@@ -131,6 +132,7 @@ select {{ var('columns', 'id, v') }} from {{ ref('up') }}
 """
 
 
+@pytest.mark.slow
 class TestSchemaChanges:
     """`on_schema_change`, as in the suite for incremental models."""
 

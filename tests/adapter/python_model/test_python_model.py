@@ -58,6 +58,7 @@ class TestPySpark(BasePySparkTests):
 KIND = """
 def model(dbt, session):
     dbt.config(materialized='{kind}', unique_key='id')
+    session.conf.set('spark.sql.ansi.enabled', 'false')
     return dbt.ref('up').filter('id <> 2').withColumnRenamed('a b', 'x.y')
 """
 UP = "{{ config(materialized='table', alias='it`s') }} select id, id * {{ var('times', 1) }} as `a b` from range(3)"
@@ -88,6 +89,7 @@ class TestPythonKinds:
         results = run_dbt(["run", "--vars", "times: 2"])
         assert [self.rows(project, kind) for kind in self.KINDS] == [[(0, 0), (1, 2)]] * 3
         assert {r.node.name: r.message for r in results}["as_arctic"] == "full +0 ~1 -0"
+        assert project.run_sql("set spark.sql.ansi.enabled", fetch="one")[1].lower() == "true"
 
     @pytest.mark.parametrize(
         ("returned", "said"),

@@ -24,11 +24,11 @@
     {%- endset -%}
     {%- if arctic_in_two_steps(strategy) -%}
       {{ write(sql) }}
-      {%- do store_result('main', response=adapter.replace_rows(written, sql)) -%}
+      {%- do store_result('main', response=adapter.replace_rows(written, sql, staged)) -%}
     {%- else -%}
       {%- call statement('main') -%}{{ sql }}{%- endcall -%}
+      {%- do adapter.drop_relation(staged) -%}
     {%- endif -%}
-    {%- do adapter.drop_relation(staged) -%}
   {%- endif -%}
 
   {%- do persist_docs(target_relation, model) -%}
