@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
 
+_PATH_FIELD = 2147483546
+"""The id that Iceberg gives the column of paths in files of positions."""
+
 _UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 _NUMBERED = ("bucket", "years", "months", "hours")
 _WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string")
@@ -60,7 +63,8 @@ def _counted(snapshot: Snapshot, what: str) -> int:
 def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
     """The files of a table's newest snapshot by node; None where it has none.
 
-    Deleted rows are those of deletion vectors, each of which names its file.
+    Deleted rows are those of deletion vectors, each of which names its file; before format version 3 those of files of
+    positions, as far as these are of one file each.
     """
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
@@ -72,8 +76,8 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
     for spec, file in _live_files(table, snapshot):
         if file.content.name == "DATA":
             files.append((spec, file))
-        elif vector_of := file[referenced]:
-            deleted[vector_of] = file.record_count
+        elif path := file[referenced] or _only_path(file):
+            deleted[path] = deleted.get(path, 0) + file.record_count
     found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
     for spec, file in files:
         values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
@@ -134,6 +138,12 @@ def _referenced_place() -> int:
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     return [field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")
+
+
+def _only_path(deletes: Any) -> str | None:
+    """The one file that a file of positions is of, which the bounds of its paths tell; None where it is of several."""
+    first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
+    return first.decode() if first and first == last else None
 
 
 def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:

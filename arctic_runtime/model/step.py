@@ -110,6 +110,13 @@ class ReplaceView:
 
 
 @dataclass(frozen=True)
+class DropBase:
+    """A base that has to be made anew and can't be replaced: Iceberg takes no table back to an older format."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class DropStranger:
     """Whatever stands under the model's name and is not its own goes, now that its own is about to be made."""
 
@@ -122,6 +129,7 @@ Step = (
     | CreateChangeTable
     | EvolveSchema
     | AppendChanges
+    | DropBase
     | CreateBase
     | MergeBase
     | ReplaceView
@@ -141,6 +149,8 @@ def describe(step: Step) -> str:
             return f"change columns of {table}: {_describe_change(change)}"
         case AppendChanges(table, _, mode, reason):
             return f"append changes to {table} ({mode}, {reason})"
+        case DropBase(table):
+            return f"drop {table}, since it can't be replaced by one of an older format version"
         case CreateBase(table):
             return f"create {table} from its changes"
         case MergeBase(table, _, _, _, commits):

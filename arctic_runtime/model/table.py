@@ -16,6 +16,7 @@ Changelog = Literal["lookup", "input"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
 OnConfigurationChange = Literal["apply", "continue", "fail"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
+FormatVersion = Literal[3, 2]
 Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hours"]
 
 
@@ -77,6 +78,7 @@ class ModelConfig:
     nodes: int | None = None
     target_file_bytes: int = 128 * 1024 * 1024
     node_bytes: int = 256 * 1024 * 1024
+    format_version: FormatVersion = 3
     tblproperties: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -11,6 +11,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import RESERVED, same_name
 from arctic_runtime.model.table import (
     Changelog,
+    FormatVersion,
     Input,
     Merge,
     ModelConfig,
@@ -48,6 +49,7 @@ KEYS = (
     "nodes",
     "target_file_bytes",
     "node_bytes",
+    "format_version",
     "tblproperties",
 )
 """Every configuration key of the `arctic` materialization, in the order of the reference."""
@@ -252,13 +254,14 @@ def _text(key: str, value: Any) -> str:
 
 def _choice(kind: Any) -> Callable[[str, Any], Any]:
     values = get_args(kind)
+    names = [str(allowed) for allowed in values]
 
     def read(key: str, value: Any) -> Any:
-        if value in values:
+        if value in values and not isinstance(value, bool):
             return value
-        close = difflib.get_close_matches(str(value), values, n=1)
+        close = difflib.get_close_matches(str(value), names, n=1)
         hint = f"; did you mean `{close[0]}`?" if close else ""
-        raise ConfigError(f"`{key}` must be one of {', '.join(values)}; found {value!r}{hint}")
+        raise ConfigError(f"`{key}` must be one of {', '.join(names)}; found {value!r}{hint}")
 
     return read
 
@@ -311,6 +314,8 @@ def _size(key: str, value: Any) -> int:
 def _properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
+    if "format-version" in value:
+        raise ConfigError(f"`{key}` can't set format-version, which is the base's alone; use `format_version`")
     reserved = [name for name in value if str(name).startswith("arctic.")]
     if reserved:
         raise ConfigError(f"`{key}` can't set {reserved}: names that start with `arctic.` are the table's own state")
@@ -338,5 +343,6 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "nodes": _nodes,
     "target_file_bytes": _size,
     "node_bytes": _size,
+    "format_version": _choice(FormatVersion),
     "tblproperties": _properties,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from arctic_runtime.model.nodes import MAX_DEPTH
 from arctic_runtime.model.table import Model, ModelConfig
@@ -13,6 +14,7 @@ LAYOUT = "arctic.layout"
 
 SMALL_NODE_BYTES = 16 * 1024 * 1024
 MAX_NODES = 1 << MAX_DEPTH
+NEWEST_FORMAT = 3
 
 TARGET_PROPERTY = "write.target-file-size-bytes"
 """How Iceberg calls the size at which files are cut."""
@@ -30,14 +32,19 @@ def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:
 
 
 def layout_text(config: ModelConfig) -> str:
-    """Everything of a model that shapes the files of its base, as the base's properties keep it."""
-    parts = {
+    """Everything of a model that shapes the files of its base, as the base's properties keep it.
+
+    What came after tables were first written is in it only where it is not as it was then: they stay as they are.
+    """
+    parts: dict[str, Any] = {
         "partition_by": [str(transform) for transform in config.partition_by],
         "hash_key": config.hash_key,
         "sort_key": config.sort_key,
         "nodes": config.nodes or "auto",
         "tblproperties": dict(sorted(config.tblproperties.items())),
     }
+    if config.format_version != NEWEST_FORMAT:
+        parts["format_version"] = config.format_version
     return json.dumps(parts, separators=(",", ":"))
 
 
@@ -49,6 +56,11 @@ def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
 def laid_out_anew(model: Model) -> Model:
     """The same model, whose base follows its configuration whatever `on_configuration_change` says."""
     return replace(model, config=replace(model.config, on_configuration_change="apply"))
+
+
+def format_of(properties: Mapping[str, str]) -> int:
+    """The format version of a base with these properties; of one that does not tell, the newest."""
+    return int(json.loads(properties.get(LAYOUT, "{}")).get("format_version", NEWEST_FORMAT))
 
 
 def _next_power_of_two(number: int) -> int:

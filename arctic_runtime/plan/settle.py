@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Stranger, TableState
-from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN
-from arctic_runtime.plan.layout import is_laid_out
+from arctic_runtime.plan.layout import NEWEST_FORMAT, format_of, is_laid_out
 
 FOLD_FRACTION = 0.25
 """Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""
@@ -38,7 +38,7 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
     if base is None:
         return _create_base(model, changes, state)
     if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
-        return (_new_base(model, changes, replaces=True),)
+        return _base_anew(model, changes, format_of(base.properties))
     merge = _merge(model, changes, base, fold)
     if merge is not None:
         return (merge,)
@@ -62,11 +62,17 @@ def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> 
     stranger = state.stranger
     if stranger is None or stranger.name != model.base:
         return (_new_base(model, changes, replaces=False),)
-    if stranger.kind == "table":
+    if stranger.kind == "table" and model.config.format_version == NEWEST_FORMAT:
         return (_new_base(model, changes, replaces=True),)
     was_on_read = state.view is not None and state.view.head is not None
     left = (DropStranger(Stranger(model.table.base, "table")),) if was_on_read else ()
     return (DropStranger(stranger), _new_base(model, changes, replaces=False), *left)
+
+
+def _base_anew(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
+    if found_format > model.config.format_version:
+        return (DropBase(model.base), _new_base(model, changes, replaces=False))
+    return (_new_base(model, changes, replaces=True),)
 
 
 def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:

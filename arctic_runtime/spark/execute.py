@@ -29,6 +29,7 @@ from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
     CreateChangeTable,
+    DropBase,
     DropBranches,
     DropStranger,
     EvolveSchema,
@@ -99,6 +100,8 @@ def perform(step: Step, context: Context) -> None:
     match step:
         case DropStranger(stranger):
             run(context.spark, _drop_statement(stranger))
+        case DropBase(table):
+            run(context.spark, statement("DROP TABLE IF EXISTS {of}", of=name(*table.parts)))
         case DropBranches(table, branches):
             drop_branches(context.spark, table, branches)
         case CreateChangeTable():
@@ -202,7 +205,7 @@ def _create_base(step: CreateBase, context: Context) -> None:
     transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    properties = {**target, **_properties(model, "base"), LAYOUT: layout_text(model.config)}
+    properties = {**target, **_properties(model, "base"), **_format(model), LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
@@ -276,6 +279,12 @@ def _node_count(changes: DataFrame, size: int, context: Context) -> int:
     values = [_transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
     partitions = changes.select(*values).distinct().count()
     return node_count(size // max(1, partitions), parallelism, config.node_bytes)
+
+
+def _format(model: Model) -> dict[str, str]:
+    """The base's format; before version 3 deletes are files of positions, here one for each file that has any."""
+    version = model.config.format_version
+    return {"format-version": str(version), **({} if version == 3 else {"write.delete.granularity": "file"})}
 
 
 def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:

@@ -36,6 +36,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "nodes": (KEY, 8),
     "target_file_bytes": (KEY, 1024),
     "node_bytes": (KEY, "64 MiB"),
+    "format_version": (KEY, 2),
     "tblproperties": (KEY, {"write.parquet.compression-level": 3}),
 }
 """Every key of the reference → what it needs beside it, and a value that is built."""
@@ -195,6 +196,10 @@ def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
         ("on_schema_change", "sync", "must be one of append_new_columns, sync_all_columns, fail, ignore"),
         ("tblproperties", ["a"], "must be a mapping"),
         ("tblproperties", {"arctic.kind": "base"}, "the table's own state"),
+        ("tblproperties", {"format-version": 2}, "use `format_version`"),
+        ("format_version", 1, "must be one of 3, 2"),
+        ("format_version", "2", "did you mean `2`?"),
+        ("format_version", True, "must be one of 3, 2"),
         ("nodes", 2**20, "must be at most 65536"),
     ],
 )

@@ -27,9 +27,9 @@ SURFACE = {
     "seen_view",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
-    "model.step": "AppendChanges CreateBase CreateChangeTable DropBranches DropStranger EvolveSchema "
+    "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
-    "model.table": "Changelog Compaction Input Merge Model ModelConfig OnConfigurationChange OnMatch "
+    "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "
     "OnSchemaChange Refresh Retention Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.checks": "over",
@@ -54,8 +54,8 @@ SURFACE = {
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",
-    "plan.layout": "LAYOUT MAX_NODES SMALL_NODE_BYTES TARGET_PROPERTY is_laid_out laid_out_anew layout_text "
-    "node_count",
+    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT SMALL_NODE_BYTES TARGET_PROPERTY format_of is_laid_out "
+    "laid_out_anew layout_text node_count",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",

@@ -1,12 +1,15 @@
-"""The number of nodes of a new table."""
+"""The number of nodes of a new table, and what a base keeps of its layout."""
 
 from __future__ import annotations
+
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.plan.layout import MAX_NODES, SMALL_NODE_BYTES
+from arctic_runtime.model.table import FormatVersion, ModelConfig, Transform
+from arctic_runtime.plan.layout import LAYOUT, MAX_NODES, SMALL_NODE_BYTES, format_of, layout_text
 from arctic_runtime.plan.layout import node_count as count_nodes
 
 LIMIT = 256 * 1024 * 1024
@@ -65,3 +68,17 @@ def test_nodes_of_another_limit_are_as_many_as_keep_half_of_it() -> None:
     assert count_nodes(2**30, 1, 2**28) == 8
     assert count_nodes(2**30, 1, 2**27) == 16
     assert count_nodes(5, 1, 1) == 8
+
+
+def test_the_layout_that_a_base_keeps_is_written_as_it_always_was() -> None:
+    """A base whose text differs would be laid out anew, so what is added later is only in it where it is set."""
+    days = Transform("days", "at")
+    config = ModelConfig(("id",), (days,), "id", ("at",), nodes=4, tblproperties={"b": "1", "a": "2"})
+    assert layout_text(config) == (
+        '{"partition_by":["days(at)"],"hash_key":"id","sort_key":["at"],"nodes":4,"tblproperties":{"a":"2","b":"1"}}'
+    )
+
+
+@pytest.mark.parametrize("version", get_args(FormatVersion))
+def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -> None:
+    assert format_of({LAYOUT: layout_text(ModelConfig(("id",), format_version=version))}) == version

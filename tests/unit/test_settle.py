@@ -19,6 +19,7 @@ from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, Me
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN
+from arctic_runtime.plan.layout import LAYOUT, layout_text
 from arctic_runtime.plan.settle import BRANCH_PREFIX, FOLD_COMMITS, FOLD_FRACTION, settle, stale_branches
 
 TABLE = TableName("lake", "dwd", "orders")
@@ -287,6 +288,24 @@ def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
     assert (whole.begins, whole.count_after(None), whole.count_after(v(1))) == (True, 2, 1)
     cut = replace(whole, commits=(replace(whole.commits[1], parent=101),))
     assert (cut.begins, cut.count_after(None), cut.count_after(v(1)), cut.count_after(v(2))) == (False, 2, 2, 0)
+
+
+@MODELS
+def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_older(model: Model) -> None:
+    """Iceberg takes no table back to an older format version, not by replacing it either."""
+    older = replace(model, config=replace(model.config, format_version=2))
+    for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropBase", "CreateBase"])):
+        base = replace(a_base(v(1)), properties={LAYOUT: layout_text(then.config)})
+        found = settle(now, TableState(a_log(5), base))
+        assert [type(step).__name__ for step in found] == steps
+        assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
+
+
+def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_made() -> None:
+    older = replace(ON_WRITE, config=replace(ON_WRITE.config, format_version=2))
+    stranger = Stranger(TABLE, "table")
+    steps = (DropStranger(stranger), CreateBase(TABLE, v(1), 50))
+    assert settle(older, TableState(a_log(5), stranger=stranger)) == steps
 
 
 def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:

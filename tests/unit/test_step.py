@@ -13,6 +13,7 @@ from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
     CreateChangeTable,
+    DropBase,
     DropBranches,
     DropStranger,
     EvolveSchema,
@@ -29,6 +30,7 @@ V = Version("t", 1, 1)
 ADD = SchemaChange((Column("a", "int"),), (Column("b", "bigint"),), ("c", "d"))
 DONE: dict[Step, str] = {
     DropStranger(Stranger(ORDERS, "view")): "drop view lake.dwd.orders, which this model did not make",
+    DropBase(ORDERS): "drop lake.dwd.orders, since it can't be replaced by one of an older format version",
     DropBranches(ORDERS, ("x", "y")): "drop 2 branch(es) left on lake.dwd.orders",
     CreateChangeTable(ORDERS.changes, (), "bigint"): "create change table lake.dwd.orders__changes",
     EvolveSchema(ORDERS, ADD, False): "change columns of lake.dwd.orders: add a int, widen b to bigint, drop c, drop d",
