@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-all lint format bench clean
+.PHONY: help install demo test test-unit test-all lint format docs wheel bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,8 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: with the slow ones)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
+	@echo "make docs       these pages as a site, in site/"
+	@echo "make wheel      what is released, in dist/"
 	@echo "make bench      all benchmarks; one: python -m benchmarks NAME"
 	@echo "make clean      take away what was built here"
 
@@ -57,10 +59,16 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(INSTALLED)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+wheel: $(INSTALLED)
+	@$(BIN)/python -m hatchling build -t wheel
+
 bench: install
 	@$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) build dist site .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
 	rm -rf target logs warehouse spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,8 @@ import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +142,19 @@ def test_make_targets_exist(page: Path) -> None:
     known = set(re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE))
     code = "\n".join([*_CODE.findall(prose(page)), *(text for _, text in _FENCE.findall(page.read_text()))])
     assert set(re.findall(r"(?:^|\n)make ([a-z][\w-]*)", code)) <= known
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = [page for entry in yaml.safe_load(read("mkdocs.yml"))["nav"] for page in entry.values()]
+    assert sorted(listed) == sorted(page.name for page in PAGES if page.parent == ROOT / "docs")
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {file.parent.name for file in (tmp_path / "site").glob("*/index.html")} >= {"concepts", "readers"}
 
 
 def test_pictures_are_described_and_used() -> None:
