@@ -118,6 +118,16 @@ class TestRefusals:
         assert project.adapter.catalog_reader.list_relations(project.test_schema) == {}
 
 
+class TestAFileFormatThatAPackageLeavesEmpty:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"empty.sql": "{{ config(materialized='table', file_format='') }} select 1 as id"}
+
+    def test_it_is_icebergs(self, project: Any) -> None:
+        run_dbt(["run"])
+        assert project.adapter.catalog_reader.load_table(project.test_schema, "empty").scan().count() == 1
+
+
 class TestANameThatNoWarehouseCanHold:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 {# Parts of `create table` and `create view`. Texts become literals in Python, which knows how to escape them. #}
 
 {% macro arctic__file_format_clause() -%}
-  {%- if config.get('file_format', 'iceberg') != 'iceberg' -%}
+  {%- if (config.get('file_format') or 'iceberg') != 'iceberg' -%}
     {% do exceptions.raise_compiler_error(
       "file_format '" ~ config.get('file_format') ~ "' is not available: tables of this adapter are Iceberg tables, so leave file_format out") %}
   {%- endif -%}
