@@ -14,3 +14,8 @@
     listagg({{ measure }}, {{ delimiter_text }}) {{ within }}
   {%- endif -%}
 {%- endmacro %}
+
+{#- dbt-spark splits by a pattern: a delimiter that begins with a letter is another one there, and a part that is not there an error. #}
+{% macro arctic__split_part(string_text, delimiter_text, part_number) -%}
+  split_part({{ string_text }}, {{ delimiter_text }}, {{ part_number }})
+{%- endmacro %}
