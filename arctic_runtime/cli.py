@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from arctic_runtime import drawing, inspect
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
@@ -171,10 +172,10 @@ def _changes(desk: Desk) -> Answer:
 
 
 def _lookup(desk: Desk) -> Answer:
-    found = inspect.lookup(desk.reader, desk.project.one(desk.options.model), desk.options.key)
+    found = lookup(desk.reader, desk.project.one(desk.options.model), desk.options.key)
     lines = (
         "no such row" if found.row is None else "\n".join(f"{name}: {value}" for name, value in found.row.items()),
-        f"({found.files_opened} data file(s) opened)",
+        f"({found.files_opened} data file(s) opened, {found.bytes_read:,} bytes read)",
     )
     return Answer(asdict(found), lines, DIFFERENT if found.row is None else DONE)
 

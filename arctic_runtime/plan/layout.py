@@ -19,6 +19,12 @@ NEWEST_FORMAT = 3
 TARGET_PROPERTY = "write.target-file-size-bytes"
 """How Iceberg calls the size at which files are cut."""
 
+ROW_GROUP_SHARE = 64
+"""A row group, which is the least that a lookup reads of a file, is such a part of the table, within two bounds."""
+
+ROW_GROUP_BYTES = (2 * 1024 * 1024, 16 * 1024 * 1024)
+"""Scans are no slower from 2 MiB on; more than 16 MiB would help nobody."""
+
 
 def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:
     """A power of two: few for a small table, enough for every core from a few files on, then by size.
@@ -29,6 +35,12 @@ def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:
     by_cores = min(max(1, parallelism), first_load_bytes // SMALL_NODE_BYTES)
     by_size = -(-first_load_bytes // max(1, node_bytes // 2))
     return min(MAX_NODES, _next_power_of_two(max(1, by_cores, by_size)))
+
+
+def row_group_bytes(first_load_bytes: int) -> int:
+    """The size of row groups of a new base; what is written of them is less, since they are measured uncompressed."""
+    least, most = ROW_GROUP_BYTES
+    return min(most, max(least, first_load_bytes // ROW_GROUP_SHARE))
 
 
 def layout_text(config: ModelConfig) -> str:

@@ -40,7 +40,7 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
-from arctic_runtime.plan.layout import LAYOUT, TARGET_PROPERTY, layout_text, node_count
+from arctic_runtime.plan.layout import LAYOUT, TARGET_PROPERTY, layout_text, node_count, row_group_bytes
 from arctic_runtime.spark import views
 from arctic_runtime.spark.bounds import NOWHERE, near
 from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, swap_in, write_once
@@ -205,7 +205,8 @@ def _create_base(step: CreateBase, context: Context) -> None:
     transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    properties = {**target, **_properties(model, "base"), **_format(model), LAYOUT: layout_text(model.config)}
+    sizes = {**target, "write.parquet.row-group-size-bytes": str(row_group_bytes(step.bytes))}
+    properties = {**sizes, **_properties(model, "base"), **_format(model), LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)

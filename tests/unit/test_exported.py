@@ -54,8 +54,8 @@ SURFACE = {
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",
-    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT SMALL_NODE_BYTES TARGET_PROPERTY format_of is_laid_out "
-    "laid_out_anew layout_text node_count",
+    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_SHARE SMALL_NODE_BYTES TARGET_PROPERTY "
+    "format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
@@ -64,7 +64,19 @@ SURFACE = {
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
 }
-WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "drawing", "cli", *SURFACE)
+WITHOUT_SPARK = (
+    "arctic_runtime",
+    "config",
+    "catalog",
+    "observe",
+    "files",
+    "inspect",
+    "drawing",
+    "counted",
+    "lookup",
+    "cli",
+    *SURFACE,
+)
 
 
 def public_names(module: str) -> set[str]:

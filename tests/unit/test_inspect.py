@@ -1,13 +1,10 @@
-"""Looking at tables without Spark: status, history, one row by its key."""
+"""Looking at tables without Spark: status and history."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.inspect import Consumer, Lookup, Status, history, lookup, status
+from arctic_runtime.inspect import Consumer, Status, history, status
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 
@@ -58,47 +55,3 @@ def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
     assert entries[3].consumed == {}
     assert history(warehouse.reader, a_model("nothing")) == ()
-
-
-@pytest.mark.parametrize(
-    ("key", "row"),
-    [
-        ("1", {"id": 1, "note": "a2"}),
-        ("3", {"id": 3, "note": "c"}),
-        ("4", {"id": 4, "note": "d2"}),
-        ("2", None),
-        ("99", None),
-    ],
-    ids=["merged", "never changed", "changed twice since", "deleted since", "never there"],
-)
-def test_a_row_is_found_as_it_is_now_merged_or_not(shop, key: str, row: dict[str, Any] | None) -> None:
-    warehouse, _ = shop
-    assert lookup(warehouse.reader, DWD, [key]).row == row
-
-
-def test_a_lookup_opens_only_files_that_may_hold_the_key(shop) -> None:
-    warehouse, _ = shop
-    assert lookup(warehouse.reader, ODS, ["2"]) == Lookup({"id": 2, "note": "n2"}, 1)
-    assert lookup(warehouse.reader, ODS, ["1000"]).files_opened == 0
-    assert lookup(warehouse.reader, DWD, ["3"]).files_opened == 2
-    assert lookup(warehouse.reader, DWD, ["1"]).files_opened == 1
-
-
-def test_a_lookup_takes_every_column_of_the_key(shop) -> None:
-    warehouse, _ = shop
-    both = a_model("ods", key=("id", "note"))
-    assert lookup(warehouse.reader, both, ["1", "n1"]).row == {"id": 1, "note": "n1"}
-    assert lookup(warehouse.reader, both, ["1", "n2"]).row is None
-
-
-@pytest.mark.parametrize("values", [[], ["1", "2"]])
-def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[str]) -> None:
-    warehouse, _ = shop
-    with pytest.raises(ConfigError, match="give one value for each of id"):
-        lookup(warehouse.reader, ODS, values)
-
-
-def test_a_lookup_in_a_table_that_was_not_built_says_so(shop) -> None:
-    warehouse, _ = shop
-    with pytest.raises(ConfigError, match="was not built yet"):
-        lookup(warehouse.reader, a_model("nothing"), ["1"])

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.model.table import FormatVersion, ModelConfig, Transform
-from arctic_runtime.plan.layout import LAYOUT, MAX_NODES, SMALL_NODE_BYTES, format_of, layout_text
+from arctic_runtime.plan.layout import (
+    LAYOUT,
+    MAX_NODES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_SHARE,
+    SMALL_NODE_BYTES,
+    format_of,
+    layout_text,
+    row_group_bytes,
+)
 from arctic_runtime.plan.layout import node_count as count_nodes
 
 LIMIT = 256 * 1024 * 1024
@@ -82,3 +91,12 @@ def test_the_layout_that_a_base_keeps_is_written_as_it_always_was() -> None:
 @pytest.mark.parametrize("version", get_args(FormatVersion))
 def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -> None:
     assert format_of({LAYOUT: layout_text(ModelConfig(("id",), format_version=version))}) == version
+
+
+@settings(max_examples=40)
+@given(_sizes)
+def test_row_groups_are_a_small_part_of_a_table_and_neither_crumbs_nor_blocks(size: int) -> None:
+    least, most = ROW_GROUP_BYTES
+    found = row_group_bytes(size)
+    assert least <= found <= most
+    assert found == least or found * ROW_GROUP_SHARE <= size

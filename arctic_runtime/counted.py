@@ -1,0 +1,76 @@
+"""Files of a table as pyiceberg reads them, with the bytes counted that really come from storage."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from typing_extensions import Self
+
+
+class CountedIO:
+    """Stands in for a table's FileIO where files are only read; `bytes` is what was read of them so far."""
+
+    def __init__(self, io: Any) -> None:
+        self._io = io
+        self._lock = threading.Lock()
+        self.bytes = 0
+
+    def new_input(self, location: str) -> _Input:
+        return _Input(self._io.new_input(location), self)
+
+    def add(self, count: int) -> None:
+        """Several threads may read columns of one file."""
+        with self._lock:
+            self.bytes += count
+
+
+class _Input:
+    def __init__(self, file: Any, tally: CountedIO) -> None:
+        self._file, self._tally = file, tally
+
+    def open(self, seekable: bool = True) -> _Stream:
+        return _Stream(self._file.open(seekable), self._tally)
+
+
+class _Stream:
+    """What pyarrow asks of a file that it reads."""
+
+    def __init__(self, stream: Any, tally: CountedIO) -> None:
+        self._stream, self._tally = stream, tally
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def read(self, size: int | None = None) -> bytes:
+        found = cast(bytes, self._stream.read(size) if size is not None and size >= 0 else self._stream.read())
+        self._tally.add(len(found))
+        return found
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
