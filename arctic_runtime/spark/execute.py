@@ -6,18 +6,22 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from typing_extensions import assert_never
 
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import (
     ACTION,
     BEFORE,
+    CHANGE_COLUMNS,
     SEQUENCE,
     TIMESTAMP,
+    Column,
     SchemaChange,
     plain_columns,
     same_name,
@@ -415,26 +419,56 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where
 
 
 def _evolve(step: EvolveSchema, context: Context) -> None:
-    """Adds, widens and drops columns; in a change table also inside `_before`."""
-    for sql in evolve_statements(step.table, step.change, _holders(step, context)):
+    """Adds, widens and drops columns; in a change table inside `_before` first, which nobody compares with the query.
+
+    A run that dies in between is followed by one that sees what is still to do, and does that alone.
+    """
+    found = context.spark.table(name(*step.table.parts)).schema
+    if step.is_change_table:
+        for sql in _evolve_before(step, found, context.model.config.primary_key):
+            run(context.spark, sql)
+    for sql in evolve_statements(step.table, _remaining(step.change, found)):
         run(context.spark, sql)
 
 
-def _holders(step: EvolveSchema, context: Context) -> tuple[tuple[str, ...], ...]:
-    part = context.state.changes if step.is_change_table else context.state.base
-    has_before = part is not None and any(kept.name == BEFORE for kept in part.columns)
-    return ((), (BEFORE,)) if step.is_change_table and has_before else ((),)
+def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
+    """What gives `_before` the columns outside the key as they will be; without any there is no `_before`."""
+    change, target, before = step.change, name(*step.table.parts), name(BEFORE)
+    types = {field.name: field.dataType.simpleString() for field in found.fields if field.name not in CHANGE_COLUMNS}
+    types |= {own: of.type for own in types for of in change.widen if same_name(own, of.name)}
+    gone = {of.lower() for of in (*change.drop, *key)}
+    wanted = [Column(*of) for of in types.items() if of[0].lower() not in gone]
+    wanted += [of for of in change.add if of.name.lower() not in {own.lower() for own in types}]
+    if BEFORE not in found.names:
+        struct = Shape(tuple(wanted), (), ()).before_type
+        return (_add_column(target, before, Sql(struct)),) if struct else ()
+    if not wanted:
+        return (_drop_column(target, before),)
+    held = cast(StructType, found[BEFORE].dataType)
+    left = {of.name.lower() for of in wanted}
+    drop = tuple(of for of in held.names if of.lower() not in left)
+    told = _remaining(SchemaChange(add=tuple(wanted), widen=tuple(wanted), drop=drop), held)
+    return evolve_statements(step.table, told, (BEFORE,))
 
 
-def evolve_statements(table: TableName, change: SchemaChange, holders: Sequence[tuple[str, ...]]) -> tuple[Sql, ...]:
-    """The statements of a change of columns, at the top level and below each of `holders`."""
+def _remaining(change: SchemaChange, found: StructType) -> SchemaChange:
+    """What is left of a change for columns as they are now."""
+    types = {field.name.lower(): field.dataType.simpleString() for field in found.fields}
+    return SchemaChange(
+        add=tuple(of for of in change.add if of.name.lower() not in types),
+        widen=tuple(of for of in change.widen if types.get(of.name.lower(), of.type) != of.type),
+        drop=tuple(of for of in change.drop if of.lower() in types),
+    )
+
+
+def evolve_statements(table: TableName, change: SchemaChange, holder: tuple[str, ...] = ()) -> tuple[Sql, ...]:
+    """The statements of a change of columns, at the top level or below `holder`."""
     target = name(*table.parts)
-    found: list[Sql] = []
-    for holder in holders:
-        found += [_add_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.add]
-        found += [_widen_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.widen]
-        found += [_drop_column(target, name(*holder, gone)) for gone in change.drop]
-    return tuple(found)
+    return (
+        *(_add_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.add),
+        *(_widen_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.widen),
+        *(_drop_column(target, name(*holder, gone)) for gone in change.drop),
+    )
 
 
 def _add_column(table: Sql, path: Sql, kind: Sql) -> Sql:

@@ -36,3 +36,20 @@ def test_a_lookup_finds_every_row_as_the_table_has_it_and_opens_one_file_per_mer
         assert found.files_opened <= 2 * 3
     assert lookup(lake.reader, model, ["99"]).files_opened == 0
     assert lookup(lake.reader, model, ["39"]).files_opened == 1
+
+
+def test_a_lookup_reads_keys_whose_type_has_grown_since(lake: Warehouse) -> None:
+    lake.append("s", [(1, 1), (2, 2)], "id int, v int")
+    model = lake.model("m", "select id, v from {s}", primary_key="id", merge="on_read")
+    lake.run(model)
+    lake.append("s", [(2, 20), (3, 30)], "id int, v int")
+    wide = lake.model(
+        "m",
+        "select cast(id as bigint) as id, cast(max(v) as bigint) as v from {s} group by id",
+        primary_key="id",
+        merge="on_read",
+    )
+    lake.run(wide)
+    assert lookup(lake.reader, wide, ["1"]).row == {"id": 1, "v": 1}
+    assert lookup(lake.reader, wide, ["2"]).row == {"id": 2, "v": 20}
+    assert lookup(lake.reader, wide, [str(2**40)]).row is None
