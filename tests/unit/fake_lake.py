@@ -1,0 +1,374 @@
+"""A catalog that compares and swaps, in memory: tables are snapshots, refs and what they hold; there is no Spark.
+
+Operations are generators that stop before each touch of the catalog, so that a test decides who goes next. What they do
+is planned by the real `decide`, `settle`, `stale_branches` and `expiry`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from typing_extensions import assert_never
+
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.expiry import Snapshots
+from arctic_runtime.model.key import KEY_PROPERTY
+from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
+from arctic_runtime.model.step import (
+    AppendChanges,
+    CreateBase,
+    CreateChangeTable,
+    DropBranches,
+    DropStranger,
+    EvolveSchema,
+    MergeBase,
+    ReplaceView,
+    Step,
+)
+from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
+from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
+from arctic_runtime.plan.decide import CONSUMED, MODE, REASON, RUN, Request, consumed, decide, last_run
+from arctic_runtime.plan.expiry import expiry
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.layout import LAYOUT, layout_text
+from arctic_runtime.plan.settle import BRANCH_PREFIX, settle, stale_branches
+
+Rows = dict[int, str]
+Change = tuple[int, "str | None", "str | None"]
+"""A key, its value before and its value after; None where there is no row."""
+Operation = Generator[str, None, None]
+
+TABLE = TableName("lake", "dwd", "m")
+EVENTS = TableName("lake", "dwd", "events")
+MERGED = "arctic.merged"
+MAX_ATTEMPTS = 5
+COLUMNS = (Column("id", "int"), Column("v", "string"))
+
+
+@dataclass(frozen=True)
+class Snap:
+    """A snapshot: what it adds to a log, or all that a base holds then."""
+
+    id: int
+    sequence: int
+    parent: int | None
+    operation: str
+    content: Any
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Table:
+    """A table of the catalog. Every method is one atomic touch; it raises CommitConflict as Iceberg would."""
+
+    uuid: str
+    clock: Callable[[], int]
+    snaps: dict[int, Snap] = field(default_factory=dict)
+    refs: dict[str, int] = field(default_factory=dict)
+    sequence: int = 0
+
+    def commit(self, branch: str, operation: str, content: Any, summary: Mapping[str, str]) -> Snap:
+        self.sequence += 1
+        made = Snap(self.clock(), self.sequence, self.refs.get(branch), operation, content, summary)
+        self.snaps[made.id] = made
+        self.refs[branch] = made.id
+        return made
+
+    def branch(self, name: str, at: int) -> None:
+        if at not in self.snaps:
+            raise CommitConflict(f"snapshot {at} is gone")
+        self.refs[name] = at
+
+    def fast_forward(self, name: str) -> None:
+        if self.refs["main"] not in [snap.id for snap in self.lineage(name)]:
+            raise CommitConflict("main is not an ancestor")
+        self.refs["main"] = self.refs[name]
+
+    def expire(self, ids: tuple[int, ...]) -> None:
+        if set(ids) & set(self.refs.values()):
+            raise CommitConflict("Still referenced by refs")
+        for gone in ids:
+            self.snaps.pop(gone, None)
+
+    def lineage(self, ref: str = "main") -> list[Snap]:
+        """Oldest first, as far as kept."""
+        found, at = [], self.refs.get(ref)
+        while at is not None and at in self.snaps:
+            found.append(self.snaps[at])
+            at = self.snaps[at].parent
+        return found[::-1]
+
+    def version(self, snap: Snap) -> Version:
+        return Version(self.uuid, snap.id, snap.sequence)
+
+
+@dataclass
+class Lake:
+    """One model of change events, its source, and everything that was ever committed to its change table."""
+
+    merge: Merge
+    log: Table = field(init=False)
+    base: Table = field(init=False)
+    source: Table = field(init=False)
+    view: ViewState | None = None
+    tokens: Any = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        ids = itertools.count(1)
+        self.log, self.base, self.source = (Table(name, lambda: next(ids)) for name in ("log", "base", "source"))
+        config = ModelConfig(
+            ("id",), hash_key="id", merge=self.merge, input="changes", sequence_by="lsn", retention=Retention(1)
+        )
+        self.model = Model(TABLE, f"select * from `{changes_view(EVENTS)}`", config)
+        self.history: list[Snap] = []
+
+    # What everybody sees
+
+    def shown(self) -> tuple[Version | None, Rows]:
+        """The version that readers see, and the rows."""
+        if self.merge == "on_write":
+            return self.merged(self.base.lineage()), dict(self.base.snaps[self.base.refs["main"]].content)
+        assert self.view is not None
+        assert self.view.base_snapshot is not None
+        rows = dict(self.base.snaps[self.view.base_snapshot].content)
+        head = self.log.snaps[self.view.head or 0]
+        start = self.log.snaps[self.view.merged or 0]
+        for snap in self.log.lineage():
+            if start.sequence < snap.sequence <= head.sequence and snap.operation == "append":
+                rows = applied(rows, snap.content)
+        return self.log.version(head), rows
+
+    def merged(self, lineage: list[Snap]) -> Version | None:
+        told = (snap.summary[MERGED] for snap in reversed(lineage) if MERGED in snap.summary)
+        return decode_versions(next(told, None)).get("changes")
+
+    def folded(self, until: int) -> Rows:
+        """All change rows up to a sequence number, also of snapshots that are gone: their rows are not."""
+        rows: Rows = {}
+        for snap in self.history:
+            rows = applied(rows, snap.content) if snap.sequence <= until else rows
+        return rows
+
+    # Observation
+
+    def observe(self) -> TableState:
+        commits = tuple(self._commit(self.log, snap) for snap in self.log.lineage())
+        changes = ChangeTableState("log", COLUMNS, commits, {KEY_PROPERTY: "id"}, branches(self.log), parents(self.log))
+        lineage = self.base.lineage()
+        if not lineage:
+            return TableState(changes if commits else None)
+        properties = {LAYOUT: layout_text(self.model.config)}
+        newest, rows = lineage[-1], len(lineage[-1].content)
+        base = BaseState(
+            "base", COLUMNS, newest.id, self.merged(lineage), rows, properties, branches(self.base), parents(self.base)
+        )
+        return TableState(changes, base, self.view)
+
+    def upstreams(self) -> Upstreams:
+        commits = tuple(self._commit(self.source, snap) for snap in self.source.lineage())
+        state = SourceState(EVENTS, "table", commits[-1].version, commits, COLUMNS, 3)
+        return Upstreams({str(EVENTS): state})
+
+    def snapshots(self, name: TableName, table: Table) -> Snapshots:
+        lineage = table.lineage()
+        behind = {snap.id for snap in lineage}
+        held = {at for ref, at in table.refs.items() if ref != "main"}
+        for ref in table.refs:
+            held |= {snap.id for snap in table.lineage(ref)} - behind if ref != "main" else set()
+        others = (snap for snap in table.snaps.values() if snap.id not in behind)
+        return Snapshots(name, tuple(map(_kept, lineage)), tuple(map(_kept, others)), frozenset(held))
+
+    def _commit(self, table: Table, snap: Snap) -> Commit:
+        rows = len(snap.content) if snap.operation == "append" else 0
+        return Commit(table.version(snap), snap.parent, snap.operation, rows, 1, snap.summary, 0)
+
+    # Operations
+
+    def load(self, events: Rows) -> None:
+        """Events come to the source; an empty value deletes."""
+        self.source.commit("main", "append", events, {})
+
+    def run(self) -> Operation:
+        yield from retried(self._run)
+
+    def compact(self) -> Operation:
+        """Writes the base anew and says again what it is merged to; then the change table."""
+        yield from retried(self._compact)
+
+    def expire(self) -> Operation:
+        yield from retried(self._expire)
+
+    def restore(self, version: int) -> Operation:
+        yield from retried(lambda: self._restore(version))
+
+    def _run(self) -> Operation:
+        yield "observe"
+        state, upstreams = self.observe(), self.upstreams()
+        decision = decide(self.model, state, upstreams, Request())
+        state = yield from self.settled(state)
+        if decision.mode == "unchanged":
+            return
+        if state.changes is None:
+            yield "create"
+            if not self.log.snaps:
+                self.history.append(self.log.commit("main", "append", [], {}))
+            state = self.observe()
+        for step in stale_branches(self.model, state):
+            yield from self.perform(step, state)
+        said = {MODE: decision.mode, REASON: decision.reason, CONSUMED: encode_versions(decision.consumed)}
+        yield from self.append(state, self._events(decision.windows[str(EVENTS)]), said)
+        yield "observe"
+        yield from self.settled(self.observe())
+
+    def _compact(self) -> Operation:
+        yield "observe"
+        state = yield from self.settled(self.observe())
+        assert state.base is not None
+        assert state.base.merged is not None
+        content, merged = self.base.snaps[state.base.snapshot].content, state.base.merged
+        yield from self.swap(
+            self.base, state.base.snapshot, [("replace", content, {}), ("append", content, merged_to(merged))]
+        )
+        yield "observe"
+        state = yield from self.settled(self.observe())
+        assert state.changes is not None
+        assert state.changes.head is not None
+        yield from self.swap(self.log, state.changes.head.snapshot, [("replace", [], {})])
+
+    def _expire(self) -> Operation:
+        yield "observe"
+        tables = {TABLE.changes: self.log, self.model.base: self.base}
+        found = [self.snapshots(name, table) for name, table in tables.items()]
+        plan = expiry(self.model, self.observe(), found, {}, 10_000)
+        for step in plan.steps:
+            yield "expire"
+            tables[step.table].expire(step.snapshots)
+
+    def _restore(self, version: int) -> Operation:
+        yield "observe"
+        state = yield from self.settled(self.observe())
+        if version not in self.log.snaps:
+            raise ConfigError(f"there is no version {version}")
+        then = self.folded(self.log.snaps[version].sequence)
+        assert state.changes is not None
+        now = self.folded(state.changes.commits[-1].version.sequence)
+        wanted = {key: then.get(key, "") for key in {*now, *then}}
+        last = last_run(state.changes)
+        said = {MODE: "full", REASON: "RESTORED", CONSUMED: encode_versions(consumed(last))}
+        yield from self.append(state, wanted, said)
+        yield "observe"
+        yield from self.settled(self.observe())
+
+    def _events(self, window: Window) -> Rows:
+        after = window.start.sequence if window.start else 0
+        found: Rows = {}
+        for snap in self.source.lineage():
+            found |= snap.content if after < snap.sequence <= window.end.sequence else {}
+        return found
+
+    def append(self, state: TableState, events: Rows, said: Mapping[str, str]) -> Operation:
+        """The transaction: exact changes against the rows as observed, if the table still is so."""
+        assert state.changes is not None
+        assert state.changes.head is not None
+        old = self.folded(state.changes.head.sequence)
+        changes = [(key, old.get(key), value or None) for key, value in events.items()]
+        exact = [change for change in changes if change[1] != change[2]]
+        yield from self.swap(
+            self.log, state.changes.head.snapshot, [("append", exact, {RUN: str(next(self.tokens)), **said})]
+        )
+        self.history.append(self.log.snaps[self.log.refs["main"]])
+
+    def settled(self, state: TableState) -> Generator[str, None, TableState]:
+        while steps := settle(self.model, state):
+            for step in steps:
+                yield from self.perform(step, state)
+            yield "observe"
+            state = self.observe()
+        return state
+
+    def perform(self, step: Step, state: TableState) -> Operation:
+        match step:
+            case CreateBase(_, version):
+                yield "create base"
+                if not self.base.snaps:
+                    self.base.commit("main", "append", self.folded(version.sequence), merged_to(version))
+            case MergeBase(_, expected, start, end):
+                rows = dict(self.base.snaps[expected].content) if expected in self.base.snaps else {}
+                halfway = dict(rows)
+                for snap in self.history:
+                    if (start.sequence if start else 0) < snap.sequence <= end.sequence:
+                        rows = applied(rows, snap.content)
+                        halfway = {key: v for key, v in halfway.items() if key not in {c[0] for c in snap.content}}
+                yield from self.swap(self.base, expected, [("delete", halfway, {}), ("append", rows, merged_to(end))])
+            case ReplaceView(_, base_snapshot, merged, head):
+                yield "tag"
+                self.base.branch(f"arctic_view_{base_snapshot}", base_snapshot)
+                yield "replace view"
+                pinned = self.view.base_snapshot if self.view else None
+                self.view = ViewState(COLUMNS, base_snapshot, merged.snapshot, head.snapshot)
+                if pinned not in (None, base_snapshot):
+                    yield "drop tag"
+                    self.base.refs.pop(f"arctic_view_{pinned}", None)
+            case DropBranches(table, names):
+                yield "drop branches"
+                for name in names:
+                    (self.log if table == TABLE.changes else self.base).refs.pop(name, None)
+            case DropStranger() | CreateChangeTable() | EvolveSchema() | AppendChanges():
+                raise AssertionError(f"{step} is not asked for here")
+            case _:
+                assert_never(step)
+
+    def swap(self, table: Table, expected: int, commits: list[tuple[str, Any, Mapping[str, str]]]) -> Operation:
+        """Writes on a branch, which nobody sees; to move main there is the touch that counts."""
+        name = f"{BRANCH_PREFIX}{next(self.tokens)}"
+        yield "branch"
+        table.branch(name, expected)
+        for operation, content, summary in commits:
+            table.commit(name, operation, content, summary)
+        yield "fast-forward"
+        try:
+            table.fast_forward(name)
+        finally:
+            table.refs.pop(name, None)
+
+
+def retried(attempt: Callable[[], Operation]) -> Operation:
+    for _ in range(MAX_ATTEMPTS - 1):
+        try:
+            yield from attempt()
+        except CommitConflict:
+            continue
+        except ConfigError:
+            return
+        return
+    yield from attempt()
+
+
+def applied(rows: Rows, changes: list[Change]) -> Rows:
+    after = dict(rows)
+    for key, _, value in changes:
+        after.pop(key, None)
+        after |= {} if value is None else {key: value}
+    return after
+
+
+def merged_to(version: Version) -> dict[str, str]:
+    return {MERGED: encode_versions({"changes": version})}
+
+
+def branches(table: Table) -> dict[str, int]:
+    return {name: at for name, at in table.refs.items() if not name.startswith("arctic_view")}
+
+
+def parents(table: Table) -> dict[int, int | None]:
+    return {snap.id: snap.parent for snap in table.snaps.values()}
+
+
+def _kept(snap: Snap) -> KeptSnapshot:
+    return KeptSnapshot(snap.id, snap.sequence, 0, decode_versions(snap.summary.get(MERGED)).get("changes"))

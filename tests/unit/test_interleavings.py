@@ -1,0 +1,115 @@
+"""Two operations on one table, in every order in which they can touch the catalog: nothing is lost, half or twice."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import get_args
+
+import pytest
+
+from arctic_runtime.model.table import Merge
+from arctic_runtime.plan.decide import RUN, consumed
+from tests.unit.fake_lake import Lake, Operation, applied
+
+OPERATIONS: Mapping[str, Callable[[Lake], Operation]] = {
+    "run": lambda lake: lake.run(),
+    "compact": lambda lake: lake.compact(),
+    "expire": lambda lake: lake.expire(),
+    "restore": lambda lake: lake.restore(lake.history[2].id),
+}
+PAIRS = tuple(itertools.combinations_with_replacement(OPERATIONS, 2))
+
+
+def built(merge: Merge) -> Lake:
+    """A table of three versions, and events that no run has read yet."""
+    lake = Lake(merge)
+    for events in ({1: "a", 2: "b", 3: "c", 4: "d"}, {1: "A"}, {2: "", 5: "e"}):
+        lake.load(events)
+        finish(lake.run())
+    lake.load({3: "C", 6: "f", **dict.fromkeys(range(7, 12), "g")})
+    return lake
+
+
+def finish(operation: Operation) -> None:
+    for _ in operation:
+        pass
+
+
+def touches(make: Callable[[], Lake], name: str) -> int:
+    """How often an operation stops where nobody is in its way; the last stretch counts as well."""
+    return sum(1 for _ in OPERATIONS[name](make())) + 1
+
+
+def orders(counts: Sequence[int], switches: int) -> Iterator[tuple[int, ...]]:
+    """All orders of so many touches of each of two operations, in which these take turns at most so often."""
+
+    def ahead(left: tuple[int, int], turn: int, switches: int) -> Iterator[tuple[int, ...]]:
+        if not any(left):
+            yield ()
+        for own in range(2):
+            needed = own != turn
+            if left[own] and switches >= needed:
+                rest = (left[0] - (own == 0), left[1] - (own == 1))
+                yield from ((own, *others) for others in ahead(rest, own, switches - needed))
+
+    for first in range(2):
+        yield from (order for order in ahead((counts[0], counts[1]), first, switches) if order[0] == first)
+
+
+def check_shown(lake: Lake) -> None:
+    """Readers see a version as it was, whoever is at work."""
+    version, rows = lake.shown()
+    assert version is not None
+    assert rows == lake.folded(version.sequence)
+
+
+def check_history(lake: Lake) -> None:
+    """Every change row tells the row as it was, and every event was read once."""
+    rows: dict[int, str] = {}
+    offsets = [0]
+    for snap in lake.history:
+        assert [(key, rows.get(key)) for key, *_ in snap.content] == [(key, before) for key, before, _ in snap.content]
+        rows = applied(rows, snap.content)
+        if RUN in snap.summary:
+            offsets.append(next(iter(consumed(snap.summary).values())).sequence)
+            restored = snap.summary["arctic.reason"] == "RESTORED"
+            assert offsets[-1] == offsets[-2] if restored else offsets[-1] > offsets[-2]
+    assert offsets[-1] == lake.source.sequence
+
+
+def play(lake: Lake, operations: Sequence[Operation], order: tuple[int, ...]) -> None:
+    """Both go on in turn; what is left of them where one had to start over follows."""
+    for own in order:
+        next(operations[own], None)
+        check_shown(lake)
+    for operation in operations:
+        for _ in operation:
+            check_shown(lake)
+
+
+def check_orders(merge: Merge, pair: tuple[str, str], switches: int) -> int:
+    counts = [touches(lambda: built(merge), name) for name in pair]
+    played = 0
+    for order in orders(counts, switches):
+        lake = built(merge)
+        play(lake, [OPERATIONS[name](lake) for name in pair], order)
+        finish(lake.run())
+        check_shown(lake)
+        check_history(lake)
+        assert lake.shown()[1] == lake.folded(lake.history[-1].sequence)
+        played += 1
+    return played
+
+
+@pytest.mark.parametrize("merge", get_args(Merge))
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_two_operations_that_take_turns_leave_exactly_what_one_after_the_other_would(pair, merge) -> None:
+    assert check_orders(merge, pair, switches=2) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("merge", "switches"), [("on_write", 16), ("on_read", 4)])
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_two_operations_in_every_order_leave_exactly_what_one_after_the_other_would(pair, merge, switches) -> None:
+    assert check_orders(merge, pair, switches) > 30
