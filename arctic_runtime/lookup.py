@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,10 @@ from arctic_runtime.observe import observe_model
 
 if TYPE_CHECKING:
     from pyiceberg.table import DataScan, FileScanTask, Table
+
+
+_PUFFIN_TAIL = 12
+"""The length of a Puffin file's footer, its flags and its magic bytes, of four each."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,15 @@ class _Files:
         return ((scan, task) for task in scan.plan_files())
 
     def rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
-        """The rows of the key in one file. Only row groups whose bounds have the key are read."""
+        """The rows of the key in one file: first its key's columns are read, of row groups whose bounds have the key."""
         self.opened += 1
-        deletes = task.delete_files
-        if all(_is_vectors(file) for file in deletes):
-            if deletes and not self._has_live_row(scan, task):
-                return []
-            found = self._read(scan, task, with_deletes=False)
-            if len(found) <= 1 or not deletes:
-                return found
-        return self._read(scan, task, with_deletes=True)
+        if not all(_is_vectors(file) for file in task.delete_files):
+            return self._read(scan, task, with_deletes=True)
+        places = set(self._places(scan, task.file.file_path))
+        live = places - self._deleted(task) if places and task.delete_files else places
+        if not live:
+            return []
+        return self._read(scan, task, with_deletes=live != places and len(places) > 1)
 
     def _read(self, scan: DataScan, task: FileScanTask, with_deletes: bool) -> list[dict[str, Any]]:
         """Where deleted rows are to be left out pyiceberg reads the whole file, else what the bounds leave of it."""
@@ -66,11 +70,6 @@ class _Files:
         chosen = task if with_deletes else FileScanTask(task.file)
         rows: list[dict[str, Any]] = reading.to_table([chosen]).to_pylist()
         return rows
-
-    def _has_live_row(self, scan: DataScan, task: FileScanTask) -> bool:
-        """Whether the key stands in a file at a place that is not deleted; reads the key's columns alone."""
-        deleted = self._deleted(task)
-        return any(place not in deleted for place in self._places(scan, task.file.file_path))
 
     def _places(self, scan: DataScan, path: str) -> Iterator[int]:
         import pyarrow as pa
@@ -94,18 +93,18 @@ class _Files:
     def _field(self, name: str) -> int:
         return self.table.schema().find_field(name, case_sensitive=False).field_id
 
-    def _deleted(self, task: FileScanTask) -> frozenset[int]:
+    def _deleted(self, task: FileScanTask) -> set[int]:
+        """The places in a file that are deleted, of each Puffin file only the vector that is of this one."""
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 
         found: set[int] = set()
         for file in task.delete_files:
             with self.io.new_input(file.file_path).open() as stream:
-                vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
-            for vector in vectors:
-                if vector.referenced_data_file == task.file.file_path:
-                    found.update(vector.to_vector().to_pylist())
-        return frozenset(found)
+                cut = _cut_out(stream, task.file.file_path)
+            for vector in deletion_vectors_from_puffin_file(PuffinFile(cut)):
+                found.update(vector.to_vector().to_pylist())
+        return found
 
 
 def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
@@ -182,6 +181,25 @@ def _added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
                 added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
                 places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
     return places
+
+
+def _cut_out(stream: Any, path: str) -> bytes:
+    """A Puffin file with nothing but the vectors of one data file, from a larger one that is not read in full."""
+    from pyiceberg.table.puffin import MAGIC_BYTES
+
+    stream.seek(-_PUFFIN_TAIL, 2)
+    tail = stream.read(_PUFFIN_TAIL)
+    size = int.from_bytes(tail[:4], "little")
+    stream.seek(-_PUFFIN_TAIL - size, 2)
+    footer = json.loads(stream.read(size))
+    kept, payload = [], MAGIC_BYTES
+    for blob in footer["blobs"]:
+        if blob["properties"].get("referenced-data-file") == path:
+            stream.seek(blob["offset"])
+            kept.append({**blob, "offset": len(payload)})
+            payload += stream.read(blob["length"])
+    told = json.dumps({**footer, "blobs": kept}).encode()
+    return bytes(payload + MAGIC_BYTES + told + len(told).to_bytes(4, "little") + tail[4:])
 
 
 def _is_vectors(file: Any) -> bool:

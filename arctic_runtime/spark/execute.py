@@ -195,7 +195,8 @@ def _create_change_table(step: CreateChangeTable, context: Context) -> None:
     ]
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
-    properties = {**_properties(model, "changes"), "arctic.table": str(model.table)}
+    lookups = {"write.parquet.row-group-size-bytes": str(row_group_bytes(0))}
+    properties = {**lookups, **_properties(model, "changes"), "arctic.table": str(model.table)}
     _create(context, step.table, empty, properties, (), {})
 
 
