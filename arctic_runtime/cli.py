@@ -20,6 +20,7 @@ from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
+from arctic_runtime.model.names import named_table
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.compaction import describe_plan
@@ -159,7 +160,7 @@ def _status(desk: Desk) -> Answer:
 
 def _history(desk: Desk) -> Answer:
     entries = inspect.history(desk.reader, desk.project.one(desk.options.model))
-    lines = [f"{e.version:>20}  {e.at}  {e.mode:12} {e.reason:18} {e.rows:,} rows" for e in entries]
+    lines = [inspect.describe_history(entry) for entry in entries]
     return Answer([asdict(entry) for entry in entries], tuple(lines or ["no versions yet"]))
 
 
@@ -221,6 +222,25 @@ def _restore(desk: Desk) -> Answer:
     return Answer(counts, (inspect.describe_restored(run.model, counts),))
 
 
+def _overwrite(desk: Desk) -> Answer:
+    from arctic_runtime.spark.overwrite import overwrite
+
+    run = desk.run(desk.project.one(desk.options.model))
+    counts = overwrite(run, named_table(desk.options.source, run.model.table), desk.options.as_of)
+    return Answer(counts, (inspect.describe_overwritten(run.model, counts, desk.options.as_of),))
+
+
+def _savepoint(desk: Desk) -> Answer:
+    from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+
+    run, name = desk.run(desk.project.one(desk.options.model)), desk.options.name
+    if desk.options.drop:
+        drop_savepoint(run, name)
+        return Answer({"dropped": name}, (f"{run.model.table}: dropped savepoint {name}",))
+    made = make_savepoint(run, name, desk.options.version)
+    return Answer(asdict(made), (inspect.describe_savepoint(run.model, made),))
+
+
 _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "verify": _verify,
     "explain": _explain,
@@ -232,6 +252,8 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "split": _split,
     "expire": _expire,
     "restore": _restore,
+    "savepoint": _savepoint,
+    "overwrite": _overwrite,
 }
 
 
@@ -263,6 +285,8 @@ def _parser() -> argparse.ArgumentParser:
         ("split", "cut nodes that outgrew their limit in two, and put small ones together"),
         ("expire", "let old snapshots go that nobody needs"),
         ("restore", "go back to an earlier version, as a new change"),
+        ("savepoint", "give a version a name, which keeps it from expiry"),
+        ("overwrite", "say what all rows are as of a place in the order of events; later events still hold"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
     status = commands.choices["status"]
@@ -275,7 +299,18 @@ def _parser() -> argparse.ArgumentParser:
             "--plan", action="store_true", help="only show what would be done, and why"
         )
     restore = commands.choices["restore"]
-    restore.add_argument("--version", type=int, required=True, metavar="V", help="as `arctic history` shows it")
+    known = "as `arctic history` shows it, or a savepoint's name"
+    restore.add_argument("--version", required=True, metavar="V", help=known)
+    overwrite = commands.choices["overwrite"]
+    overwrite.add_argument(
+        "--from", dest="source", required=True, metavar="TABLE", help="a table or view with the rows"
+    )
+    overwrite.add_argument("--as-of", required=True, metavar="P", help="a value of the model's `sequence_by`")
+    savepoint = commands.choices["savepoint"]
+    savepoint.add_argument("name", metavar="NAME", help="of the savepoint")
+    chosen = savepoint.add_mutually_exclusive_group()
+    chosen.add_argument("--version", metavar="V", help=f"{known} (default: the newest)")
+    chosen.add_argument("--drop", action="store_true", help="take the name away")
     changes = commands.choices["changes"]
     changes.add_argument("--from", dest="start", type=int, required=True, metavar="V", help="after this version")
     changes.add_argument("--to", dest="end", type=int, required=True, metavar="V", help="up to this version")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.observe import last_consumed, observe_model
+from arctic_runtime.observe import last_consumed, observe_model, observe_savepoints
 from arctic_runtime.plan import decide as decisions
 
 
@@ -24,7 +25,10 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Status:
-    """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them."""
+    """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
+
+    `savepoints` are versions by their names.
+    """
 
     model: str
     built: bool
@@ -38,11 +42,12 @@ class Status:
     unmerged_commits: int = 0
     unmerged_rows: int = 0
     consumers: tuple[Consumer, ...] = ()
+    savepoints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One version of a table."""
+    """One version of a table, and the names that it was given."""
 
     version: str
     at: str
@@ -50,6 +55,7 @@ class HistoryEntry:
     reason: str
     rows: int
     consumed: Mapping[str, str]
+    savepoints: tuple[str, ...] = ()
 
 
 def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Status:
@@ -74,6 +80,7 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
         unmerged_commits=len(pending),
         unmerged_rows=state.changes.rows_after(state.base.merged),
         consumers=tuple(_consumers(reader, model, state, project)),
+        savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
     )
 
 
@@ -89,6 +96,7 @@ def describe_status(status: Status) -> list[str]:
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             for consumer in status.consumers
         ),
+        *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
     ]
 
 
@@ -97,11 +105,34 @@ def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
     return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
 
 
+def describe_overwritten(model: Model, counts: Mapping[str, int], as_of: str) -> str:
+    """A line for people; `counts` are the changed rows by action."""
+    return f"{model.table}: as of {as_of} +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+
+
+def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
+    """A line for people."""
+    return f"{model.table}: savepoint {savepoint.name} at version {savepoint.commit.version.snapshot}"
+
+
 def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
-    """The versions of a table that are kept, newest first."""
+    """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
     state = observe_model(reader, model)
-    commits = state.changes.commits if state.changes else ()
-    return tuple(_entry(commit) for commit in reversed(commits) if decisions.RUN in commit.summary)
+    named = observe_savepoints(reader, model)
+    runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if _is_run(commit)}
+    known = {**{of.commit.version: of.commit for of in named}, **runs}
+    ordered = sorted(known.values(), key=lambda commit: commit.version.sequence, reverse=True)
+    return tuple(_entry(commit, [of.name for of in named if of.commit.version == commit.version]) for commit in ordered)
+
+
+def describe_history(entry: HistoryEntry) -> str:
+    """A line for people."""
+    names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
+    return f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
+
+
+def _is_run(commit: Commit) -> bool:
+    return decisions.RUN in commit.summary
 
 
 def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
@@ -115,7 +146,7 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
     return found
 
 
-def _entry(commit: Commit) -> HistoryEntry:
+def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
     summary = commit.summary
     read = decisions.consumed(summary)
     return HistoryEntry(
@@ -125,6 +156,7 @@ def _entry(commit: Commit) -> HistoryEntry:
         reason=summary.get(decisions.REASON, ""),
         rows=commit.rows,
         consumed={name: str(version.snapshot) for name, version in read.items()},
+        savepoints=tuple(names),
     )
 
 

@@ -49,7 +49,7 @@ class _Files:
         return ((scan, task) for task in scan.plan_files())
 
     def rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
-        """The rows of the key in one file: first its key's columns are read, of row groups whose bounds have the key."""
+        """The rows of the key in one file: its columns are read first, of row groups whose bounds have the key."""
         self.opened += 1
         if not all(_is_vectors(file) for file in task.delete_files):
             return self._read(scan, task, with_deletes=True)

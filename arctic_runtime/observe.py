@@ -13,6 +13,7 @@ from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import (
     BaseState,
     ChangeTableState,
@@ -25,6 +26,7 @@ from arctic_runtime.model.state import (
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
 from arctic_runtime.plan.decide import RUN, TOTALS, consumed, last_run
+from arctic_runtime.plan.settle import BRANCH_PREFIX
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -149,6 +151,22 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
         tuple(_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
         frozenset(_held(table, frozenset(behind))),
     )
+
+
+def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
+    """The versions that have a name: tags of the change table that are no part of our own work, oldest first."""
+    table = _load(reader, model.table.changes)
+    if table is None:
+        return ()
+    found = [Savepoint(name, _commit(table, snapshot)) for name, snapshot in _tagged(table)]
+    return tuple(sorted(found, key=lambda of: (of.commit.version.sequence, of.name)))
+
+
+def _tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
+    for name, ref in table.metadata.refs.items():
+        snapshot = table.snapshot_by_id(ref.snapshot_id)
+        if ref.snapshot_ref_type == "tag" and not name.startswith(BRANCH_PREFIX) and snapshot is not None:
+            yield name, snapshot
 
 
 def last_consumed(reader: CatalogReader, model: TableName) -> dict[str, Version]:
@@ -276,8 +294,12 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> 
 
 
 def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
-    """The snapshots of a base that say which version they are merged to; one between two may be half of a merge."""
-    for snapshot in reversed(list(_lineage(table))):
+    """The snapshots of a base that say which version they are merged to; one between two may be half of a merge.
+
+    Those that savepoints keep are among them, also where expiry has taken what came between.
+    """
+    kept = {snapshot.snapshot_id: snapshot for snapshot in (*_lineage(table), *(of for _, of in _tagged(table)))}
+    for snapshot in sorted(kept.values(), key=lambda snapshot: snapshot.sequence_number or 0):
         told = decode_versions(_summary(snapshot).get(MERGED)).get("changes")
         if told is not None:
             yield snapshot.snapshot_id, told
@@ -289,19 +311,21 @@ def _newest(commits: tuple[Commit, ...]) -> Version:
 
 
 def _commits(table: Table) -> Iterable[Commit]:
-    uuid = str(table.metadata.table_uuid)
-    for snapshot in reversed(list(_lineage(table))):
-        summary = _summary(snapshot)
-        operation = snapshot.summary.operation.value if snapshot.summary else "append"
-        yield Commit(
-            version=Version(uuid, snapshot.snapshot_id, snapshot.sequence_number or 0),
-            parent=snapshot.parent_snapshot_id,
-            operation=operation,
-            rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
-            bytes=int(summary.get("added-files-size", 0)),
-            summary=summary,
-            at_ms=snapshot.timestamp_ms,
-        )
+    return (_commit(table, snapshot) for snapshot in reversed(list(_lineage(table))))
+
+
+def _commit(table: Table, snapshot: Snapshot) -> Commit:
+    summary = _summary(snapshot)
+    operation = snapshot.summary.operation.value if snapshot.summary else "append"
+    return Commit(
+        version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),
+        parent=snapshot.parent_snapshot_id,
+        operation=operation,
+        rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
+        bytes=int(summary.get("added-files-size", 0)),
+        summary=summary,
+        at_ms=snapshot.timestamp_ms,
+    )
 
 
 def _lineage(table: Table) -> Iterable[Snapshot]:

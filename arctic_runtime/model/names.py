@@ -13,6 +13,8 @@ TOTALS_SUFFIX = "__totals"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"[%.`()$]")
+_LEVEL = re.compile(r"`(?:[^`]|``)+`|\w+")
+_NAME = re.compile(rf"(?:(?:{_LEVEL.pattern})\.){{0,2}}(?:{_LEVEL.pattern})")
 _CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
 
 
@@ -66,6 +68,20 @@ class TableName:
 
     def __str__(self) -> str:
         return ".".join(self.parts)
+
+
+def named_table(text: str, near: TableName) -> TableName:
+    """The table that a user names in one to three levels, backticks where they are needed; the rest as of `near`.
+
+    Raises ConfigError for what is no name.
+    """
+    if not _NAME.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no table's name.\n  expected: table, schema.table or catalog.schema.table\n"
+            "  what to do: put parts with other characters than letters, digits and underscores into backticks"
+        )
+    parts = [of[1:-1].replace("``", "`") if of[0] == "`" else of for of in _LEVEL.findall(text)]
+    return TableName(*near.parts[: 3 - len(parts)], *parts)
 
 
 def image_view(image: str, source: TableName) -> str:

@@ -17,6 +17,7 @@ Reason = Literal[
     "FULL_REFRESH",
     "RESTORED",
     "QUERY_CHANGED",
+    "OVERWRITTEN",
     "NOTHING_NEW",
     "SCHEMA_ONLY",
     "AS_CONFIGURED",

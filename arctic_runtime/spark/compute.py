@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.names import changes_read, seen_query, seen_view
+from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, without_totals
@@ -205,14 +207,19 @@ class Computation:
         afresh = self.decision.mode in ("create", "full")
         last = None if afresh else decisions.last_run(state.changes)
         mark = last.get(decisions.HIGH_MARK) if last else None
+        declared = last.get(decisions.DECLARED) if last else None
+        query = events.after(model, query, self.shape.sequence_type, declared)
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
         if found.late:
-            query = events.without_late(model, query, self._seen())
+            assert state.changes is not None
+            earlier = seen(self.spark, model, state.changes, self.upstreams, decisions.consumed(last))
+            query = events.without_late(model, query, earlier)
         net = events.net_events(model, query, self.shape, self.context.now_literal)
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
+        summary |= {decisions.DECLARED: declared} if declared is not None else {}
         return Computed(self._net_rows(query, net, found), summary, is_gathered=state.base is None)
 
     def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
@@ -227,23 +234,18 @@ class Computation:
         base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
         return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
 
-    def _seen(self) -> DataFrame:
-        """Key and place in the order of everything before this window: of changes, and of events without any."""
-        changes = self.context.state.changes
-        assert changes is not None
-        assert changes.newest is not None
-        self._register_seen()
-        log = read_table(self.spark, self.model.table.changes, changes.newest.snapshot)
-        consumed = self.spark.sql(seen_query(self.model.sql))
-        key = [column(part) for part in self.model.config.primary_key]
-        sequence = column(str(self.model.config.sequence_by)).alias(SEQUENCE)
-        return log.select(*key, column(SEQUENCE)).unionAll(consumed.select(*key, sequence))
 
-    def _register_seen(self) -> None:
-        for source in changes_read(self.model.sql):
-            window = self.decision.windows[str(source)]
-            state = self.upstreams.states[str(source)]
-            assert window.start is not None
-            assert state is not None
-            rows = read_until(self.spark, state.log, window.start, window.end, state.keeps(window.start))
-            rows.createOrReplaceTempView(name(seen_view(source)))
+def seen(
+    spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
+) -> DataFrame:
+    """Key and place in the order, as `_seq`, of all that was ever read: of changes, and of events without any."""
+    assert changes.newest is not None
+    for source in changes_read(model.sql):
+        state, until = upstreams.states[str(source)], offsets[str(source)]
+        assert state is not None
+        rows = read_until(spark, state.log, until, state.version, state.keeps(until))
+        rows.createOrReplaceTempView(name(seen_view(source)))
+    log = read_table(spark, model.table.changes, changes.newest.snapshot)
+    key = [column(part) for part in model.config.primary_key]
+    sequence = column(str(model.config.sequence_by)).alias(SEQUENCE)
+    return log.select(*key, column(SEQUENCE)).unionAll(spark.sql(seen_query(model.sql)).select(*key, sequence))

@@ -51,6 +51,14 @@ def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
     return found.type
 
 
+def after(model: Model, events: DataFrame, seq_type: str, declared: str | None) -> DataFrame:
+    """Events, less those up to the place at which all rows were declared; all where none were."""
+    if declared is None or model.config.sequence_by is None:
+        return events
+    sequence = column(model.config.sequence_by)
+    return events.where(sequence.isNull() | (sequence > F.lit(declared).cast(seq_type)))
+
+
 def profile(model: Model, events: DataFrame, seq_type: str, high_mark: str | None) -> Profile:
     """Counts events and their flaws in one job. `late` are events before the newest one of any earlier run."""
     sequence = column(model.config.sequence_by) if model.config.sequence_by else F.lit(0)

@@ -10,33 +10,33 @@ from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.observe import observe_source
 from arctic_runtime.plan import decide as decisions
-from arctic_runtime.spark.between import known_version
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.diff import state_changes
 from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import current_rows
 from arctic_runtime.spark.images import rows_at
 from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.savepoint import version_named
 
-_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK)
+_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.DECLARED)
 """What a run says of what it had read."""
 
 
-def restore(run: Run, version: int) -> dict[str, int]:
-    """Makes a table what it was at a version; returns the numbers of changed rows by action.
+def restore(run: Run, version: int | str) -> dict[str, int]:
+    """Makes a table what it was at a version, a number or a savepoint's name; returns the changed rows by action.
 
     A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
     there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
     where the version is not kept, and CommitConflict where others were always faster.
     """
-    return retried(partial(_restored, run, version))
+    return retried(partial(_restored, run, str(version)))
 
 
-def _restored(run: Run, version: int) -> dict[str, int]:
+def _restored(run: Run, version: str) -> dict[str, int]:
     state = run.settled(run.observe())
     table = run.model.table
-    loads = (commit for commit in (state.changes.commits if state.changes else ()) if decisions.RUN in commit.summary)
-    commit = known_version(run, loads, version)
+    commits = state.changes.commits if state.changes else ()
+    commit = version_named(run, tuple(of for of in commits if decisions.RUN in of.summary), version)
     source = observe_source(run.reader, table)
     assert source is not None
     assert state.changes is not None

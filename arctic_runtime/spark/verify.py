@@ -74,7 +74,7 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
     if config.input == "changes":
         if config.sequence_by and config.on_match != "replace":
             return f"with on_match: {config.on_match} the table depends on the order in which events arrived"
-        return "it was restored to an earlier version" if _is_restored(state) else ""
+        return _why_not_its_events(state)
     decision = decide(run.model, state, upstreams, Request())
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
@@ -83,11 +83,14 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 
-def _is_restored(state: TableState) -> bool:
-    """Whether the table was made to be something else than what its events say, and not computed anew since."""
+def _why_not_its_events(state: TableState) -> str:
+    """Why a table is something else than what its events say, where it was not computed anew since."""
     commits = state.changes.commits if state.changes else ()
     whole = (commit.summary for commit in reversed(commits) if commit.summary.get(decisions.MODE) in ("create", "full"))
-    return next(whole, {}).get(decisions.REASON) == "RESTORED"
+    newest = next(whole, {})
+    if decisions.DECLARED in newest:
+        return f"its rows were declared as of {newest[decisions.DECLARED]}"
+    return "it was restored to an earlier version" if newest.get(decisions.REASON) == "RESTORED" else ""
 
 
 def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:

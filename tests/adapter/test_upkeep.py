@@ -55,7 +55,11 @@ class TestUpkeep:
         assert {r.node.name: r.message for r in results}["down"] == "incremental +0 ~2 -0"
         (version,) = [r.adapter_response["version"] for r in results if r.node.name == "orders"]
         run_dbt(["run", "--vars", "v: 5"])
-        assert "restored +0 ~3 -0" in self.operate("arctic_restore", f"{{model: orders, version: {version}}}")
+        said = self.operate("arctic_savepoint", f"{{model: orders, name: good, version: {version}}}")
+        assert f"savepoint good at version {version}" in said
+        assert f"savepoint good: version {version}" in self.operate("arctic_status", "{model: orders}")
+        assert "restored +0 ~3 -0" in self.operate("arctic_restore", "{model: orders, version: good}")
+        assert "dropped savepoint good" in self.operate("arctic_savepoint", "{model: orders, name: good, drop: true}")
 
     def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
         self, project: Any, monkeypatch: pytest.MonkeyPatch
@@ -77,7 +81,7 @@ class TestUpkeep:
         assert "compaction has no mode 'hard'; it has auto, minor, major, full" in said
         assert "nothing says how long its versions are kept" in self.operate("arctic_expire", "{model: down}", False)
         said = self.operate("arctic_restore", "{model: down, version: yesterday}", False)
-        assert "a version is a number, as `arctic history` shows it; found 'yesterday'" in said
+        assert "has no savepoint yesterday" in said
 
     def test_retention_is_checked_when_the_project_is_parsed(self, project: Any) -> None:
         write_file(ORDERS.replace("'versions'", "'changes'"), "models", "orders.sql")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from arctic_runtime.lookup import lookup
 from tests.spark.warehouse import Warehouse
 
@@ -38,6 +40,7 @@ def test_a_lookup_finds_every_row_as_the_table_has_it_and_opens_one_file_per_mer
     assert lookup(lake.reader, model, ["39"]).files_opened == 1
 
 
+@pytest.mark.slow
 def test_a_lookup_reads_keys_whose_type_has_grown_since(lake: Warehouse) -> None:
     lake.append("s", [(1, 1), (2, 2)], "id int, v int")
     model = lake.model("m", "select id, v from {s}", primary_key="id", merge="on_read")

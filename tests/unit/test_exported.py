@@ -23,9 +23,10 @@ SURFACE = {
     "Node PartitionValue Place Relevel Rewrite Specs TableFiles Way describe_compaction",
     "model.expiry": "Expire ExpiryPlan Kept Snapshot Snapshots",
     "model.key": "KEY_PROPERTY key_names key_text",
-    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view seen_query "
-    "seen_view",
+    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view "
+    "named_table seen_query seen_view",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
+    "model.savepoint": "Savepoint Tag",
     "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
@@ -36,8 +37,8 @@ SURFACE = {
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look small_limit",
     "plan.configure": "KEYS configure user_keys",
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
-    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "
-    "check_table consumed decide fingerprint last_load last_run",
+    "plan.decide": "CONSUMED DECLARED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
+    "TOTALS check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
@@ -58,6 +59,7 @@ SURFACE = {
     "format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
+    "plan.savepoint": "dropped find_savepoint savepoint",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName, changes_read, changes_view, seen_query, seen_view
+from arctic_runtime.model.names import TableName, changes_read, changes_view, named_table, seen_query, seen_view
 from arctic_runtime.spark.statement import name as quoted
 
 ORDERS = TableName("lake", "dwd", "orders")
@@ -93,3 +93,22 @@ def test_the_relations_of_a_table_stand_beside_it() -> None:
     assert ORDERS.sibling("x") == TableName("lake", "dwd", "x")
     assert ORDERS.branch("arctic_1") == ("lake", "dwd", "orders", "branch_arctic_1")
     assert str(ORDERS) == "lake.dwd.orders"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("t", ("lake", "ods", "t")),
+        ("raw.t", ("lake", "raw", "t")),
+        ("other.raw.t", ("other", "raw", "t")),
+        ("`a.b`.`c``d`", ("lake", "a.b", "c`d")),
+    ],
+)
+def test_a_table_is_named_in_one_to_three_levels(text: str, parts: tuple[str, ...]) -> None:
+    assert named_table(text, TableName("lake", "ods", "m")).parts == parts
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a.b.c.d", "a..b", "`a", "t; drop table t"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no table's name"):
+        named_table(text, TableName("lake", "ods", "m"))

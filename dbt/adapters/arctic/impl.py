@@ -199,11 +199,20 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_restore(self, target: BaseRelation | str, version: int | str) -> list[str]:
-        """Takes a model's table back to an earlier version; returns lines for people."""
+        """Takes a model's table back to an earlier version, or to a savepoint; returns lines for people."""
         self.connections.get_thread_connection().handle.note_temporary_view()
         with self.connections.exception_handler("restore"):
             model = upkeep.one(upkeep.project_models(self._nodes), target)
             return upkeep.restore(model, version, self.catalog_reader, self.spark_session)
+
+    @available.parse_list
+    def arctic_savepoint(
+        self, target: BaseRelation | str, name: str, version: int | str | None = None, drop: bool = False
+    ) -> list[str]:
+        """Gives a version of a model's table a name, or takes the name away; returns lines for people."""
+        with self.connections.exception_handler("savepoint"):
+            model = upkeep.one(upkeep.project_models(self._nodes), target)
+            return upkeep.savepoint(model, name, version, drop, self.catalog_reader, self.spark_session)
 
     @available.parse_list
     def arctic_status(self, target: BaseRelation | str) -> list[str]:

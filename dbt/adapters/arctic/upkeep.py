@@ -1,4 +1,4 @@
-"""What hooks and `dbt run-operation` ask for: compaction, expiry, restoring and status of one model's table."""
+"""What hooks and `dbt run-operation` ask for: compaction, expiry, savepoints, restoring and status of one table."""
 
 from __future__ import annotations
 
@@ -71,9 +71,27 @@ def restore(model: Model, version: int | str, reader: CatalogReader, session: Ca
     from arctic_runtime.spark.restore import restore as perform
     from arctic_runtime.spark.run import Run
 
-    if not str(version).isdecimal():
-        raise ConfigError(f"a version is a number, as `arctic history` shows it; found {version!r}")
-    return [inspect.describe_restored(model, perform(Run(model, reader, session), int(version)))]
+    return [inspect.describe_restored(model, perform(Run(model, reader, session), version))]
+
+
+def savepoint(
+    model: Model,
+    name: str,
+    version: int | str | None,
+    drop: bool,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+) -> list[str]:
+    """Gives a version of a table a name, or takes the name away; returns lines for people."""
+    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+
+    run = Run(model, reader, session)
+    if drop:
+        drop_savepoint(run, name)
+        return [f"{model.table}: dropped savepoint {name}"]
+    made = make_savepoint(run, name, None if version is None else str(version))
+    return [inspect.describe_savepoint(model, made)]
 
 
 def status(model: Model, models: Iterable[Model], reader: CatalogReader) -> list[str]:

@@ -19,3 +19,7 @@
 {% macro arctic_restore(model, version) -%}
   {%- for line in adapter.arctic_restore(model, version) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}
+
+{% macro arctic_savepoint(model, name, version=none, drop=false) -%}
+  {%- for line in adapter.arctic_savepoint(model, name, version, drop) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}

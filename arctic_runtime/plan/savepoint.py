@@ -1,0 +1,57 @@
+"""Which tags make a savepoint, and which are dropped with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.expiry import Snapshots
+from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.settle import BRANCH_PREFIX
+
+
+def savepoint(model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
+    """The tags of a savepoint at a commit of the change table, in the order in which they are made.
+
+    The base keeps the newest rows that are merged no further. The change table's tag comes last: it is what makes the
+    savepoint. Raises ConfigError for a name that can't be one, or that stands at another version.
+    """
+    _check_name(model, name)
+    taken = next((of for of in known if of.name == name), None)
+    if taken is not None and taken.commit.version != commit.version:
+        raise ConfigError(
+            f"{model.table}: there is a savepoint {name} already.\n  expected: a new name\n"
+            f"  found: {name} at version {taken.commit.version.snapshot}\n"
+            f"  what to do: choose another name, or drop it first: arctic savepoint {model.table.name} {name} --drop"
+        )
+    told = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
+    rows = (Tag(base.table, name, told[-1].id),) if told else ()
+    return (*rows, Tag(model.table.changes, name, commit.version.snapshot))
+
+
+def dropped(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
+    """The tags that go with a savepoint; raises ConfigError where there is none of this name."""
+    find_savepoint(model, name, known)
+    return Tag(model.table.changes, name, None), Tag(model.base, name, None)
+
+
+def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
+    """The savepoint of this name; raises ConfigError where there is none."""
+    for savepoint in known:
+        if savepoint.name == name:
+            return savepoint
+    raise ConfigError(
+        f"{model.table} has no savepoint {name}.\n  found: {', '.join(of.name for of in known) or 'none'}\n"
+        f"  what to do: a version is a number, as `arctic history {model.table.name}` shows it, or a savepoint's name"
+    )
+
+
+def _check_name(model: Model, name: str) -> None:
+    if not name.strip() or name.isdecimal() or name == "main" or name.startswith(BRANCH_PREFIX):
+        raise ConfigError(
+            f"{model.table}: {name!r} can't be the name of a savepoint.\n"
+            f"  expected: a text that is no number, not main, and does not begin with {BRANCH_PREFIX}\n"
+            "  what to do: choose another name"
+        )

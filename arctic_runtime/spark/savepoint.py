@@ -1,0 +1,66 @@
+"""Savepoints are made and dropped: tags of one name on the base and on the change table."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.state import Commit
+from arctic_runtime.observe import observe_savepoints, observe_snapshots
+from arctic_runtime.plan.decide import last_load
+from arctic_runtime.plan.savepoint import dropped, find_savepoint, savepoint
+from arctic_runtime.spark.between import known_version
+from arctic_runtime.spark.commit import run as perform_statement
+from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.statement import number, statement
+
+
+def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint:
+    """Gives a version a name, the newest one where none is told; doing it again changes nothing.
+
+    Raises ConfigError where the version is not kept, or the name can't be used.
+    """
+    state = run.settled(run.observe())
+    if state.changes is None or state.base is None:
+        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+    known = observe_savepoints(run.reader, run.model)
+    newest = last_load(state.changes)
+    if version is None and newest is None:
+        raise ConfigError(f"{run.model.table} has no version yet; run it first")
+    commit = newest if version is None else version_named(run, state.changes.commits, version)
+    base = observe_snapshots(run.reader, run.model.base)
+    assert commit is not None
+    assert base is not None
+    _perform(run.session(), *savepoint(run.model, name, commit, base, known))
+    return Savepoint(name, commit)
+
+
+def drop_savepoint(run: Run, name: str) -> None:
+    """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
+    _perform(run.session(), *dropped(run.model, name, observe_savepoints(run.reader, run.model)))
+
+
+def version_named(run: Run, commits: tuple[Commit, ...], version: str) -> Commit:
+    """The commit of a version, told by its number or by a savepoint's name; raises ConfigError where there is none."""
+    known = observe_savepoints(run.reader, run.model)
+    if not version.isdecimal():
+        return find_savepoint(run.model, version, known).commit
+    held = (of.commit for of in known)
+    return known_version(run, (*commits, *held), int(version))
+
+
+def _perform(spark: SparkSession, *tags: Tag) -> None:
+    for tag in tags:
+        table, own = quoted(*tag.table.parts), quoted(tag.name)
+        if tag.snapshot is None:
+            sql = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=own)
+        else:
+            sql = statement(
+                "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
+                table=table,
+                tag=own,
+                v=number(tag.snapshot),
+            )
+        perform_statement(spark, sql)

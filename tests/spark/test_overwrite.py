@@ -1,0 +1,101 @@
+"""All rows declared as of a place in the order of events: later ones hold, earlier ones are no news."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.spark import commit
+from arctic_runtime.spark.overwrite import overwrite
+from arctic_runtime.spark.restore import restore
+from tests.spark.test_commits import once_before
+from tests.spark.test_restore import EVENTS, counted, events_model
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from arctic_runtime.model.table import Model
+
+EXTRACT = "id int, v string"
+
+
+def declare(lake: Warehouse, model: Model, as_of: object, *rows: tuple[Any, ...]) -> tuple[int, int, int]:
+    lake.load("extract", rows, EXTRACT)
+    counts = overwrite(lake.make_run(model), lake.table("extract"), str(as_of))
+    return counts["insert"], counts["update"], counts["delete"]
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_later_events_hold_and_earlier_ones_are_no_news(lake: Warehouse, merge: str) -> None:
+    """Of keys 5 and 6 a later event was read that changed nothing, or deleted a row that was not there."""
+    model = events_model(lake, merge=merge)
+    above = counted(lake, model)
+    first = [(1, "a", 1, "c"), (2, "b", 2, "c"), (3, "c", 3, "c"), (4, "d", 4, "c"), (5, "e", 5, "c")]
+    lake.append("events", first, EVENTS)
+    lake.run(model)
+    lake.append("events", [(4, "D", 20, "u"), (5, "e", 21, "u"), (6, None, 22, "d")], EVENTS)
+    lake.run(model)
+    lake.run(above)
+    rows = [(1, "a"), (2, "B"), (4, "old"), (5, "old"), (6, "old"), (7, "g")]
+    assert declare(lake, model, 10, *rows) == (1, 1, 1)
+    expected = [(1, "a"), (2, "B"), (4, "D"), (5, "e"), (7, "g")]
+    assert lake.rows(model) == expected
+    followed = lake.run(above)
+    assert (followed.mode, lake.rows(above)) == ("incremental", sorted((v, 1) for _, v in expected))
+    assert declare(lake, model, 10, *rows) == (0, 0, 0)
+    late = [(1, "late", 8, "u"), (3, "late", 9, "c"), (8, "late", 10, "c"), (2, "news", 11, "u"), (7, None, 12, "d")]
+    lake.append("events", late, EVENTS)
+    assert lake.actions(lake.run(model)) == (0, 1, 1)
+    assert lake.rows(model) == [(1, "a"), (2, "news"), (4, "D"), (5, "e")]
+    assert declare(lake, model, 10, *rows) == (0, 0, 0)
+    with pytest.raises(ConfigError, match="expected: 10 or later\n  found: 9"):
+        declare(lake, model, 9, *rows)
+    lake.append("events", [(3, "later", 9, "c")], EVENTS)
+    assert lake.actions(lake.run(model)) == (0, 0, 0)
+    assert lake.broken(model) == []
+    assert lake.left_out(model) == ["the query gives the table: its rows were declared as of 10"]
+    lake.run(model, full_refresh=True)
+    assert (3, "later") in lake.rows(model)
+    assert lake.broken(model) == lake.left_out(model) == []
+
+
+@pytest.mark.slow
+def test_what_was_declared_survives_a_restore_and_a_race(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1, "c"), (2, "b", 2, "c")], EVENTS)
+    lake.run(model)
+    lake.append("events", [(2, "newer", 30, "u")], EVENTS)
+    session = lake.environment.session()
+    once_before(commit, "fast_forward", lambda: lake.run(model, lambda: session), monkeypatch)
+    assert declare(lake, model, 10, (1, "x"), (2, "x"), (3, "x")) == (1, 1, 0)
+    assert lake.rows(model) == [(1, "x"), (2, "newer"), (3, "x")]
+    good = lake.head(model)
+    declare(lake, model, 20)
+    assert lake.rows(model) == [(2, "newer")]
+    restore(lake.make_run(model), good)
+    lake.append("events", [(4, "late", 19, "c"), (5, "news", 21, "c")], EVENTS)
+    lake.run(model)
+    assert lake.rows(model) == [(1, "x"), (2, "newer"), (3, "x"), (5, "news")]
+    assert lake.branches(model) == set()
+    assert lake.broken(model) == []
+
+
+def test_what_can_not_be_declared_is_refused_and_changes_nothing(lake: Warehouse) -> None:
+    model = events_model(lake)
+    with pytest.raises(ConfigError, match="was not built yet"):
+        declare(lake, model, 1, (1, "a"))
+    lake.append("events", [(1, "a", 1, "c")], EVENTS)
+    lake.run(model)
+    for rows in ([(1, "x"), (1, "y")], [(None, "x")]):
+        with pytest.raises(DataError, match="of the query with a"):
+            declare(lake, model, 5, *rows)
+    with pytest.raises(ConfigError, match="expected: a value of `lsn`, which is bigint"):
+        declare(lake, model, "yesterday", (1, "x"))
+    lake.load("narrow", [(1,)], "id int")
+    with pytest.raises(ConfigError, match="missing: v"):
+        overwrite(lake.make_run(model), lake.table("narrow"), "5")
+    plain = lake.model("m", "select 1 as id, 'a' as v", primary_key="id")
+    with pytest.raises(ConfigError, match="expected: input: changes, sequence_by, and on_match: replace"):
+        overwrite(lake.make_run(plain), lake.table("extract"), "5")
+    assert lake.rows(model) == [(1, "a")]
