@@ -25,6 +25,7 @@ from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.compaction import describe_plan
 from arctic_runtime.plan.expiry import describe_expiry
+from arctic_runtime.plan.upkeep import read_age
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,9 +207,14 @@ def _split(desk: Desk) -> Answer:
 
 
 def _expire(desk: Desk) -> Answer:
-    from arctic_runtime.spark.expiry import expire, plan_expiry
+    from arctic_runtime.spark.expiry import expire, orphan_files, plan_expiry
 
     run = desk.run(desk.project.one(desk.options.model))
+    if desk.options.orphans:
+        found = orphan_files(run, read_age("--older-than", desk.options.older_than), remove=not desk.options.plan)
+        verb = "to go" if desk.options.plan else "gone"
+        lines = [f"{verb}: {file}" for files in found.values() for file in files]
+        return Answer(found, tuple(lines or ["nothing to do"]))
     readers = [model.table for model in desk.project.models]
     plan = plan_expiry(run, readers) if desk.options.plan else expire(run, readers)
     return Answer(asdict(plan), tuple(describe_expiry(plan, "to go" if desk.options.plan else "gone")))
@@ -299,6 +305,9 @@ def _parser() -> argparse.ArgumentParser:
             "--plan", action="store_true", help="only show what would be done, and why"
         )
     restore = commands.choices["restore"]
+    expire = commands.choices["expire"]
+    expire.add_argument("--orphans", action="store_true", help="let files go instead that belong to no snapshot")
+    expire.add_argument("--older-than", default="3d", metavar="AGE", help="with --orphans (default: 3d; 1d or more)")
     known = "as `arctic history` shows it, or a savepoint's name"
     restore.add_argument("--version", required=True, metavar="V", help=known)
     overwrite = commands.choices["overwrite"]

@@ -50,9 +50,15 @@ class Compaction:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long versions that nobody needs any more are kept; None: for ever."""
+    """How long versions that nobody needs any more are kept, and how many of the newest stay however old they are."""
 
     versions_seconds: int | None = None
+    retain_last: int | None = None
+
+    @property
+    def age_seconds(self) -> int | None:
+        """From which age on versions may go; None: they are kept for ever. Where only a number is told, age is none."""
+        return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from arctic_runtime.model.expiry import Expire, ExpiryPlan, Kept, Snapshot, Snap
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import last_load
+from arctic_runtime.plan.decide import RUN, last_load
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
@@ -24,17 +24,18 @@ def expiry(
     """What goes of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
 
     `consumers` are the models that read this one, and what they have read of it. Raises ConfigError where the model
-    sets no age.
+    sets neither an age nor a number.
     """
-    age = model.config.retention.versions_seconds
+    age = model.config.retention.age_seconds
     if age is None:
         raise ConfigError(
             f"{model.table}: nothing says how long its versions are kept.\n"
-            "  what to do: set `retention: {versions: '5d'}` in the model's configuration"
+            "  what to do: set `retention: {versions: '5d'}` or `{retain_last: 20}` in the model's configuration"
         )
+    wanted = {**_wanted(state, consumers), **_last_versions(state, model.config.retention.retain_last)}
     needs: dict[str, Callable[[Snapshots], Needs]] = {
-        str(model.table.changes): lambda _: _of_changes(state, consumers),
-        str(model.base): lambda base: _of_base(state, base, consumers),
+        str(model.table.changes): lambda _: _of_changes(state, wanted),
+        str(model.base): lambda base: _of_base(state, base, wanted),
         str(model.table.totals): lambda totals: _of_totals(state, totals),
     }
     steps: list[Expire] = []
@@ -84,7 +85,19 @@ def _of_any(table: Snapshots) -> Needs:
         yield table.lineage[-1].sequence, "it is the newest"
 
 
-def _of_changes(state: TableState, consumers: Mapping[str, Version]) -> Needs:
+def _wanted(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
+    """What for → the versions that others have read of the table as it is now."""
+    uuid = state.changes.uuid if state.changes else None
+    return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
+
+
+def _last_versions(state: TableState, count: int | None) -> dict[str, Version]:
+    """The oldest of so many newest versions."""
+    runs = [commit.version for commit in (state.changes.commits if state.changes else ()) if RUN in commit.summary]
+    return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
+
+
+def _of_changes(state: TableState, wanted: Mapping[str, Version]) -> Needs:
     """What else is needed of a change table; where a version is gone already, those that follow it are."""
     changes, base, view = state.changes, state.base, state.view
     if changes is None:
@@ -99,23 +112,22 @@ def _of_changes(state: TableState, consumers: Mapping[str, Version]) -> Needs:
     for commit in changes.commits:
         if commit.version.snapshot in pinned:
             yield commit.version.sequence, "the view reads from it"
-    for name, offset in consumers.items():
-        if offset.table == changes.uuid:
-            yield offset.sequence, f"{name} has read up to it"
+    for reason, version in wanted.items():
+        yield version.sequence, reason
 
 
-def _of_base(state: TableState, base: Snapshots, consumers: Mapping[str, Version]) -> Needs:
-    """What else is needed of a base: the newest that tells its version, the pinned one, and the rows consumers read."""
+def _of_base(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
+    """What else is needed of a base: the newest that tells its version, the pinned one, and the rows of versions."""
     told = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
     yield (told[-1][0].sequence if told else 0), "it says what the base is merged to"
     if state.view is not None:
         for snapshot in base.lineage:
             if snapshot.id == state.view.base_snapshot:
                 yield snapshot.sequence, "the view reads it"
-    for name, offset in consumers.items():
-        read = _newest_until(told, offset)
-        if read is not None and state.changes is not None and offset.table == state.changes.uuid:
-            yield read.sequence, f"{name} has read these rows"
+    for reason, version in wanted.items():
+        rows = _newest_until(told, version)
+        if rows is not None:
+            yield rows.sequence, f"it has the rows of a version: {reason}"
 
 
 def _of_totals(state: TableState, totals: Snapshots) -> Needs:

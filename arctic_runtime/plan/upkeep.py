@@ -26,11 +26,11 @@ def read_compaction(key: str, value: Any) -> Compaction:
 
 
 def read_retention(key: str, value: Any) -> Retention:
-    """A mapping with the age from which on versions may go; raises ConfigError."""
+    """A mapping with the age from which on versions may go, and how many stay in any case; raises ConfigError."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping, such as {{versions: '5d'}}; found {value!r}")
-    parts = _parts(key, value, {"versions": _age, "changes": _no_changes})
-    return Retention(versions_seconds=parts.get("versions"))
+    parts = _parts(key, value, {"versions": read_age, "retain_last": _count, "changes": _no_changes})
+    return Retention(parts.get("versions"), parts.get("retain_last"))
 
 
 def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
@@ -54,7 +54,8 @@ def _count(key: str, value: Any) -> int:
     return int(value)
 
 
-def _age(key: str, value: Any) -> int:
+def read_age(key: str, value: Any) -> int:
+    """The seconds of an age such as `90m` or `5d`; raises ConfigError."""
     match = _AGE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or int(match["number"]) == 0:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -13,10 +14,13 @@ from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
-from arctic_runtime.spark.commit import retried
+from arctic_runtime.spark.commit import attempt, retried
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import listed, name, number, statement, text
+from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
+
+ORPHANS_SECONDS = 86_400
+"""Younger files may be of writes that are under way, so they are never taken for orphans."""
 
 
 def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
@@ -48,7 +52,7 @@ def _expired(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
 
 def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
     """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
-    age = run.model.config.retention.versions_seconds
+    age = run.model.config.retention.age_seconds
     changes = observe_snapshots(run.reader, run.model.table.changes) if age is not None else None
     if age is None or changes is None:
         return
@@ -75,6 +79,37 @@ def _expire(spark: SparkSession, step: Expire) -> None:
         ids=listed(number(snapshot) for snapshot in step.snapshots),
     )
     perform_statement(spark, call)
+
+
+def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
+    """Files in the tables' folders that no snapshot of any branch or tag has, by table; they go where `remove` says so.
+
+    Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
+    Raises ConfigError where the table was not built yet, or the age is less than a day.
+    """
+    if older_than_seconds < ORPHANS_SECONDS:
+        raise ConfigError(
+            f"{run.model.table}: files of writes that are under way look like orphans.\n"
+            f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
+        )
+    state, table = run.observe(), run.model.table
+    if state.changes is None or state.base is None:
+        raise ConfigError(f"{table} was not built yet; run it first")
+    names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+    before = run.now - datetime.timedelta(seconds=older_than_seconds)
+    return {str(of): _orphans(run.session(), of, before, remove) for of in names}
+
+
+def _orphans(spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool) -> list[str]:
+    call = statement(
+        "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => CAST({before} AS TIMESTAMP), "
+        "dry_run => {dry})",
+        catalog=name(table.catalog),
+        table=text(name(*table.parts)),
+        before=text(before.isoformat(" ", "seconds")),
+        dry=Sql("false" if remove else "true"),
+    )
+    return sorted(row[0] for row in attempt(lambda: spark.sql(call).collect(), call))
 
 
 def _milliseconds(run: Run) -> int:

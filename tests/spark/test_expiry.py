@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark import expiry
@@ -138,3 +141,29 @@ def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monke
     found = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots
     assert kept in {of.snapshot_id for of in found}
     assert lake.rows(model) == [(1, "eu", 1)]
+
+
+def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehouse) -> None:
+    model = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": None})
+    put(lake, model, {1: (1, "eu", 1)})
+    table = lake.sql_name("m__changes")
+    lake.spark.sql(f"alter table {table} create branch mine").collect()
+    lake.spark.table(table).writeTo(f"{table}.branch_mine").append()
+    folder = Path(lake.reader.load_table(lake.namespace, "m__changes").location().removeprefix("file:")) / "data"
+    old, young = folder / "old.parquet", folder / "young.parquet"
+    for file in (old, young):
+        file.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    for file in folder.glob("[0-9]*.parquet"):
+        os.utime(file, (0, 0))
+    run = lake.make_run(model)
+    planned = expiry.orphan_files(run, 86_400, remove=False)
+    assert [Path(of).name for of in planned[str(model.table.changes)]] == ["old.parquet"]
+    assert planned[str(model.base)] == []
+    assert old.exists()
+    assert expiry.orphan_files(run, 86_400, remove=True) == planned
+    assert (old.exists(), young.exists()) == (False, True)
+    assert lake.spark.table(f"{table}.branch_mine").count() == 2
+    assert lake.broken(model) == []
+    with pytest.raises(ConfigError, match="expected: an age of 1d or more"):
+        expiry.orphan_files(run, 3600, remove=True)

@@ -120,6 +120,20 @@ def test_totals_keep_those_of_the_newest_version() -> None:
     assert gone(replace(a_state(2, merged=2), totals=305), totals) == [[1, 2, 3, 4]]
 
 
+def test_the_last_versions_stay_however_old_they_are_and_the_rows_to_read_them_from() -> None:
+    def keeping(count: int, seconds: int | None = 1) -> Model:
+        return replace(MODEL, config=replace(MODEL.config, retention=Retention(seconds, count)))
+
+    log, base, state = the_log(9), the_base(1, 2, None, 4, 6, 9), a_state(9, merged=9)
+    assert gone(state, log, base, model=keeping(5)) == [[1, 2, 3, 4], [1, 2, 3]]
+    assert gone(state, log, base, model=keeping(5, None)) == [[1, 2, 3, 4], [1, 2, 3]]
+    assert gone(state, log, base, model=keeping(50)) == [[], []]
+    assert gone(state, log, base, model=keeping(1)) == [[*range(1, 9)], [1, 2, 3, 4, 5]]
+    assert gone(state, log, base, model=keeping(5), down=v(3)) == [[1, 2], [1]]
+    plan = expiry(keeping(2), state, [log], {}, NOW)
+    assert plan.kept == (Kept(LOG, 108, "it is one of the last 2 versions"),)
+
+
 def test_young_versions_stay() -> None:
     older = replace(MODEL, config=replace(MODEL.config, retention=Retention(97)))
     assert NOW - 97 * 1000 == 3000

@@ -61,7 +61,7 @@ SURFACE = {
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.savepoint": "dropped find_savepoint savepoint",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
-    "plan.upkeep": "read_compaction read_retention",
+    "plan.upkeep": "read_age read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",

@@ -67,3 +67,13 @@ def test_what_can_not_be_meant_is_refused_with_what_can(keys: dict[str, Any], sa
     with pytest.raises(ConfigError) as raised:
         configured(**keys)
     assert said in str(raised.value)
+
+
+def test_retention_may_keep_a_number_of_versions_with_an_age_or_without() -> None:
+    both = configured(retention={"versions": "5d", "retain_last": 20}).retention
+    assert (both, both.age_seconds) == (Retention(432_000, 20), 432_000)
+    alone = configured(retention={"retain_last": 20}).retention
+    assert (alone, alone.age_seconds) == (Retention(None, 20), 0)
+    assert Retention().age_seconds is None
+    with pytest.raises(ConfigError, match=r"`retention\.retain_last` must be a whole number from 1 on; found 0"):
+        configured(retention={"retain_last": 0})
