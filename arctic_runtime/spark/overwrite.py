@@ -101,7 +101,7 @@ def _check_place(run: Run, shape: Shape, as_of: str, declared: str | None) -> No
         raise ConfigError(
             f"{run.model.table}: its rows were declared as of something later before; nothing was written.\n"
             f"  expected: {declared} or later\n  found: {as_of}\n"
-            "  what to do: declare newer rows, or restore a version from before that"
+            "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
         )
 
 
