@@ -102,7 +102,7 @@ def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, l
 
 def _orphans(spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool) -> list[str]:
     call = statement(
-        "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => CAST({before} AS TIMESTAMP), "
+        "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => TIMESTAMP {before}, "
         "dry_run => {dry})",
         catalog=name(table.catalog),
         table=text(name(*table.parts)),
