@@ -321,8 +321,8 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--version", metavar="V", help=f"{known} (default: the newest)")
     chosen.add_argument("--drop", action="store_true", help="take the name away")
     changes = commands.choices["changes"]
-    changes.add_argument("--from", dest="start", type=int, required=True, metavar="V", help="after this version")
-    changes.add_argument("--to", dest="end", type=int, required=True, metavar="V", help="up to this version")
+    changes.add_argument("--from", dest="start", required=True, metavar="V", help="after this version")
+    changes.add_argument("--to", dest="end", required=True, metavar="V", help="up to this version")
     changes.add_argument("--limit", type=int, default=1000, help="at most so many rows (default: 1000)")
     commands.choices["lookup"].add_argument("key", nargs="+", metavar="KEY", help="a value per key column")
     return parser

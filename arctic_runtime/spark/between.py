@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -10,28 +10,41 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.state import Commit
+from arctic_runtime.observe import observe_savepoints
+from arctic_runtime.plan.savepoint import find_savepoint
 from arctic_runtime.spark.frames import COMMIT_ORDER, read_appended
 from arctic_runtime.spark.run import Run
 
 
-def changes_between(run: Run, start: int, end: int, limit: int) -> list[dict[str, Any]]:
+def changes_between(run: Run, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
 
-    Raises ConfigError where a version is not one of the table, or they stand the wrong way round.
+    A version is told by its number or by a savepoint's name. Raises ConfigError where a version is not one of the
+    table, or they stand the wrong way round.
     """
     state = run.observe()
     commits = state.changes.commits if state.changes else ()
-    first, last = (known_version(run, commits, version) for version in (start, end))
+    first, last = (version_named(run, commits, str(version)) for version in (start, end))
     if first.version.sequence > last.version.sequence:
         raise ConfigError(f"{run.model.table}: version {start} is newer than {end}; give the older one first")
-    rows = read_appended(run.session(), run.model.table.changes, first.version, last.version)
+    is_whole = all(commit in commits for commit in (first, last))
+    rows = read_appended(run.session(), run.model.table.changes, first.version, last.version, is_whole)
     if first == last:
         return []
     ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(limit)
     return [row.asDict(recursive=True) for row in ordered.collect()]
 
 
-def known_version(run: Run, commits: Iterable[Commit], version: int) -> Commit:
+def version_named(run: Run, commits: Sequence[Commit], version: str) -> Commit:
+    """The commit of a version, told by its number or by a savepoint's name; raises ConfigError where there is none."""
+    known = observe_savepoints(run.reader, run.model)
+    if not version.isdecimal():
+        return find_savepoint(run.model, version, known).commit
+    held = (of.commit for of in known)
+    return _known_version(run, (*commits, *held), int(version))
+
+
+def _known_version(run: Run, commits: Iterable[Commit], version: int) -> Commit:
     """The one of the commits that made a version; raises ConfigError where none of them did."""
     for commit in commits:
         if commit.version.snapshot == version:

@@ -10,13 +10,13 @@ from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.observe import observe_source
 from arctic_runtime.plan import decide as decisions
+from arctic_runtime.spark.between import version_named
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.diff import state_changes
 from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import current_rows
 from arctic_runtime.spark.images import rows_at
 from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.savepoint import version_named
 
 _READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.DECLARED)
 """What a run says of what it had read."""

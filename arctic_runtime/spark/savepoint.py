@@ -6,11 +6,10 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.savepoint import Savepoint, Tag
-from arctic_runtime.model.state import Commit
 from arctic_runtime.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.plan.decide import last_load
-from arctic_runtime.plan.savepoint import dropped, find_savepoint, savepoint
-from arctic_runtime.spark.between import known_version
+from arctic_runtime.plan.savepoint import dropped, savepoint
+from arctic_runtime.spark.between import version_named
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import name as quoted
@@ -40,15 +39,6 @@ def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint
 def drop_savepoint(run: Run, name: str) -> None:
     """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
     _perform(run.session(), *dropped(run.model, name, observe_savepoints(run.reader, run.model)))
-
-
-def version_named(run: Run, commits: tuple[Commit, ...], version: str) -> Commit:
-    """The commit of a version, told by its number or by a savepoint's name; raises ConfigError where there is none."""
-    known = observe_savepoints(run.reader, run.model)
-    if not version.isdecimal():
-        return find_savepoint(run.model, version, known).commit
-    held = (of.commit for of in known)
-    return known_version(run, (*commits, *held), int(version))
 
 
 def _perform(spark: SparkSession, *tags: Tag) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.spark.between import changes_between
 from arctic_runtime.spark.restore import restore
 from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
 from tests.spark.test_expiry import expiring, snapshots
@@ -44,6 +45,9 @@ def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Wareh
     state = lake.state(model)
     assert state.changes is not None
     assert good not in [commit.version.snapshot for commit in state.changes.commits]
+    told = changes_between(lake.make_run(model), NAME, lake.head(model), 10)
+    assert {(row["_action"], row["id"], row["v"]) for row in told[-2:]} == {("update", 1, "y"), ("update", 4, "y")}
+    assert len(told) == 6
     assert restore(lake.make_run(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]
     assert lake.broken(model) == []

@@ -75,7 +75,7 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["lookup", "ods"],
         ["changes", "ods"],
         ["changes", "ods", "--from", "1"],
-        ["changes", "ods", "--from", "x", "--to", "2"],
+        ["changes", "ods", "--from", "x", "--to", "2", "--limit", "few"],
         ["status", "--nonsense"],
         ["explain", "ods", "dwd"],
         ["compact"],
