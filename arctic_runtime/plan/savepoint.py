@@ -15,8 +15,9 @@ from arctic_runtime.plan.settle import BRANCH_PREFIX
 def savepoint(model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
     """The tags of a savepoint at a commit of the change table, in the order in which they are made.
 
-    The base keeps the newest rows that are merged no further. The change table's tag comes last: it is what makes the
-    savepoint. Raises ConfigError for a name that can't be one, or that stands at another version.
+    The change table's tag comes first and is dropped last: it is what makes the savepoint, and change rows alone give
+    the version too. The base keeps the newest rows that are merged no further. Raises ConfigError for a name that can't
+    be one, or that stands at another version.
     """
     _check_name(model, name)
     taken = next((of for of in known if of.name == name), None)
@@ -28,13 +29,13 @@ def savepoint(model: Model, name: str, commit: Commit, base: Snapshots, known: S
         )
     told = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
     rows = (Tag(base.table, name, told[-1].id),) if told else ()
-    return (*rows, Tag(model.table.changes, name, commit.version.snapshot))
+    return (Tag(model.table.changes, name, commit.version.snapshot), *rows)
 
 
 def dropped(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
     """The tags that go with a savepoint; raises ConfigError where there is none of this name."""
     find_savepoint(model, name, known)
-    return Tag(model.table.changes, name, None), Tag(model.base, name, None)
+    return Tag(model.base, name, None), Tag(model.table.changes, name, None)
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:

@@ -37,8 +37,8 @@ BASE = Snapshots(
 
 def test_the_base_keeps_the_newest_rows_that_are_merged_no_further() -> None:
     assert savepoint(MODEL, "good", a_commit(4), BASE, ()) == (
-        Tag(TABLE, "good", 203),
         Tag(TABLE.changes, "good", 104),
+        Tag(TABLE, "good", 203),
     )
 
 
@@ -59,9 +59,9 @@ def test_names_that_mean_something_else_are_refused(name: str) -> None:
         savepoint(MODEL, name, a_commit(4), BASE, ())
 
 
-def test_the_change_table_loses_its_tag_first() -> None:
+def test_the_change_table_loses_its_tag_last() -> None:
     known = (Savepoint("good", a_commit(4)),)
-    assert dropped(MODEL, "good", known) == (Tag(TABLE.changes, "good", None), Tag(TABLE, "good", None))
+    assert dropped(MODEL, "good", known) == (Tag(TABLE, "good", None), Tag(TABLE.changes, "good", None))
     with pytest.raises(ConfigError, match=r"has no savepoint bad.\n  found: good"):
         find_savepoint(MODEL, "bad", known)
     with pytest.raises(ConfigError, match=r"has no savepoint good.\n  found: none"):
