@@ -44,6 +44,7 @@ def test_a_run_that_dies_while_columns_change_is_followed_by_one_that_ends_it(la
     assert last > 6
 
 
+@pytest.mark.slow
 def test_changes_across_a_change_of_columns_are_told_in_the_columns_of_today(lake: Warehouse) -> None:
     model = narrow(lake, "on_write")
     lake.run(model)
@@ -77,6 +78,7 @@ def test_a_table_that_was_all_key_may_get_another_column(lake: Warehouse) -> Non
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_a_table_may_lose_its_last_column_outside_the_key(lake: Warehouse) -> None:
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
     lake.run(lake.model("m", "select id, v from {s}", **SYNC))

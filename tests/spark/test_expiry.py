@@ -143,6 +143,7 @@ def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monke
     assert lake.rows(model) == [(1, "eu", 1)]
 
 
+@pytest.mark.slow
 def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": None})
     put(lake, model, {1: (1, "eu", 1)})
