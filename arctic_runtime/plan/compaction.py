@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.model.compaction import (
+    Begun,
     CompactionMode,
     CompactionPlan,
     CompactionStep,
@@ -15,6 +16,7 @@ from arctic_runtime.model.compaction import (
     LeftAlone,
     Node,
     Place,
+    Renew,
     Rewrite,
     TableFiles,
     Way,
@@ -23,6 +25,7 @@ from arctic_runtime.model.compaction import (
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.renewal import renewal
 
 OPEN_BYTES = 4 * 1024 * 1024
 """To open a file costs a reader about as much as to read so many bytes of it; Spark counts the same."""
@@ -47,6 +50,7 @@ def compaction(
     files: Sequence[TableFiles],
     mode: CompactionMode,
     done: Collection[Place] = (),
+    begun: Sequence[Begun] = (),
 ) -> CompactionPlan:
     """What is to be done to the tables whose files are `files`, and why the rest is left alone.
 
@@ -54,9 +58,12 @@ def compaction(
     leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
     merged yet; the files that this makes are planned for after it. Places in `done` are left alone.
     """
-    steps: list[CompactionStep] = list(_folds(model, state)) if mode in ("major", "full") else []
+    steps: list[CompactionStep] = list(_merges(model, state, files, mode, begun)) if mode in ("major", "full") else []
     left: list[LeftAlone] = []
+    renewed = [step.table for step in steps if isinstance(step, Renew)]
     for table in files:
+        if table.table in renewed:
+            continue
         rewrites, others = _planned(table, _limits(model, table, mode), mode, done)
         steps += rewrites
         left += others
@@ -102,6 +109,15 @@ def _limits(model: Model, table: TableFiles, mode: CompactionMode) -> _Limits:
     if table.table == model.table.changes:
         return _Limits(1 if asked else wanted.change_files, 1.0)
     return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, mode == "full")
+
+
+def _merges(
+    model: Model, state: TableState, files: Sequence[TableFiles], mode: CompactionMode, begun: Sequence[Begun]
+) -> Iterator[Fold | Renew]:
+    """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
+    base = next((table for table in files if table.table == model.base), None)
+    anew = renewal(model, state, base, mode == "full", begun) if base is not None else None
+    yield from [anew] if anew is not None else _folds(model, state)
 
 
 def _folds(model: Model, state: TableState) -> Iterator[Fold]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
+from typing_extensions import assert_never
 
+from arctic_runtime.begun import observe_begun
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.files import observe_files, observe_totals
 from arctic_runtime.model.compaction import (
@@ -17,10 +19,13 @@ from arctic_runtime.model.compaction import (
     CompactionStep,
     Fold,
     Node,
+    NodeRange,
     PartitionValue,
     Place,
+    Renew,
     Rewrite,
     TableFiles,
+    describe_compaction,
 )
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
@@ -30,6 +35,7 @@ from arctic_runtime.plan.compaction import compaction, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.spark.commit import swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
+from arctic_runtime.spark.renewal import renew
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
 
@@ -52,7 +58,8 @@ def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) 
     if state.changes is None or state.base is None:
         raise ConfigError(f"{run.model.table} was not built yet; run it first")
     tables = _observed(run, (run.model.base, run.model.table.changes))
-    return state, compaction(run.model, state, tables, mode, frozenset(done))
+    begun = observe_begun(run.reader, run.model.base)
+    return state, compaction(run.model, state, tables, mode, frozenset(done), begun)
 
 
 def is_due(run: Run) -> bool:
@@ -79,17 +86,18 @@ def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:
     return [table for table in found if table is not None]
 
 
-def compact(run: Run, mode: CompactionMode) -> Compacted:
+def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
+    `tell` is given a line for people when a step begins, and after each part of one that has several.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
     performed: list[CompactionStep] = []
     lost = 0
     while True:
         try:
-            step = _next_step(run, mode, performed)
+            step = _next_step(run, mode, performed, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
@@ -101,7 +109,9 @@ def compact(run: Run, mode: CompactionMode) -> Compacted:
         performed.append(step)
 
 
-def _next_step(run: Run, mode: CompactionMode, performed: Sequence[CompactionStep]) -> CompactionStep | None:
+def _next_step(
+    run: Run, mode: CompactionMode, performed: Sequence[CompactionStep], tell: Callable[[str], None]
+) -> CompactionStep | None:
     """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
@@ -109,15 +119,29 @@ def _next_step(run: Run, mode: CompactionMode, performed: Sequence[CompactionSte
     rewritten = [step for step in performed if isinstance(step, Rewrite)]
     done = {(step.table, node.spec, node.partition) for step in rewritten for node in step.nodes}
     state, plan = plan_compaction(run, mode, done)
-    has_folded = any(isinstance(step, Fold) for step in performed)
-    for step in plan.steps:
-        if isinstance(step, Rewrite):
-            _rewrite(step, run.context(state))
-            return step
-        if not has_folded:
+    has_merged = any(isinstance(step, Fold | Renew) for step in performed)
+    step = next((step for step in plan.steps if isinstance(step, Rewrite) or not has_merged), None)
+    if step is not None:
+        tell(describe_compaction(step))
+        _perform(step, run, state, tell)
+    return step
+
+
+def _perform(step: CompactionStep, run: Run, state: TableState, tell: Callable[[str], None]) -> None:
+    match step:
+        case Fold():
             run.settled(state, fold=True)
-            return step
-    return None
+        case Renew():
+            renew(step, run.context(state), lambda part: tell(_done(step, part)))
+            run.settled(run.observe())
+        case Rewrite():
+            _rewrite(step, run.context(state))
+        case _:
+            assert_never(step)
+
+
+def _done(step: Renew, part: NodeRange) -> str:
+    return f"  nodes {part} of {step.table} are done, part {step.ranges.index(part) + 1} of {len(step.ranges)}"
 
 
 def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:

@@ -19,8 +19,9 @@ SURFACE = {
     "SourceError",
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
-    "model.compaction": "CompactionMode CompactionPlan CompactionStep DataFile FileTotals Fold LeftAlone Node "
-    "PartitionValue Place Rewrite TableFiles Way describe_compaction",
+    "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile FileTotals Fold LeftAlone Meeting "
+    "Node NodeRange PartitionValue Place RENEWAL_PREFIX Renew Rewrite TableFiles Way describe_compaction "
+    "renewal_branch renewal_end",
     "model.expiry": "Expire ExpiryPlan Kept Snapshot Snapshots",
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view seen_query "
@@ -54,6 +55,7 @@ SURFACE = {
     "scans used walk",
     "plan.layout": "LAYOUT MAX_NODES NODE_BYTES SMALL_NODE_BYTES layout_text node_count",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
+    "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_compaction read_retention",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
