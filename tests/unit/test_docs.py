@@ -343,6 +343,7 @@ def test_the_thresholds_of_merging_are_told() -> None:
     assert settle.FOLD_FRACTION == 0.25
     assert "more than a quarter of the base's rows" in text
     assert f"{settle.FOLD_COMMITS} commits or more" in text
+    assert f"up to {settle.MOST_RELAXED:g} times as much may wait" in text
 
 
 def test_thresholds_of_compaction_are_told() -> None:

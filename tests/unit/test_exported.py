@@ -58,7 +58,7 @@ SURFACE = {
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_compaction read_retention",
-    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
+    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
 }
 WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "cli", *SURFACE)
 
