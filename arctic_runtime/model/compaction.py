@@ -153,7 +153,8 @@ class Renew:
     nodes is one commit on a branch, which becomes the table if its head still is `expected`. Changes are held in memory
     where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those of the files' spec, the
     bucket last. `order` is what rows are sorted by inside a node, nothing where they stay as they come. Ranges in
-    `done` are on the branch already.
+    `done` are on the branch already. `bytes` are the base's, which are read and written once; `waste` are those of the
+    changes, which every reader lays over it until then.
     """
 
     table: TableName
@@ -163,6 +164,7 @@ class Renew:
     commits: int
     rows: int
     bytes: int
+    waste: int
     spec: int
     transforms: tuple[Transform, ...]
     ranges: tuple[NodeRange, ...]

@@ -87,11 +87,16 @@ def describe_plan(plan: CompactionPlan) -> list[str]:
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
-        if isinstance(step, Rewrite) and step.waste:
+        if isinstance(step, Renew | Rewrite) and step.waste:
             lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
     lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in plan.left[:SHOWN_NODES]]
     more = len(plan.left) - SHOWN_NODES
     return [*lines, *([f"and {more} more node(s) are left alone"] if more > 0 else [])] or ["nothing to do"]
+
+
+def plan_waste(plan: CompactionPlan) -> int:
+    """What readers of a table pay until everything planned is done, in bytes, files to open counted as some."""
+    return sum(step.bytes if isinstance(step, Fold) else step.waste for step in plan.steps)
 
 
 @dataclass(frozen=True)

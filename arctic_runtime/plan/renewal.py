@@ -56,6 +56,7 @@ def renewal(
         commits=len(commits) if changes.keeps(base.merged) else max(len(commits), 2),
         rows=rows,
         bytes=sum(sizes),
+        waste=size,
         spec=files.nodes[0].spec,
         transforms=transforms,
         ranges=tuple(_ranges(sizes)),

@@ -33,7 +33,7 @@ SURFACE = {
     "Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.compaction": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES SHOWN_NODES SMALL_FILE_BYTES compaction "
-    "describe_plan is_worth_a_look small_limit",
+    "describe_plan is_worth_a_look plan_waste small_limit",
     "plan.configure": "KEYS configure user_keys",
     "plan.cost": "Estimate FADES Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "

@@ -97,7 +97,7 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
     assert step is not None
     assert state.changes is not None
     assert (step.table, step.expected, step.end) == (MODEL.base, HEAD, state.changes.newest)
-    assert (step.start.sequence, step.commits, step.rows, step.bytes) == (1, 2, 110, 3 * MIB)
+    assert (step.start.sequence, step.commits, step.rows, step.bytes, step.waste) == (1, 2, 110, 3 * MIB, 2 * MIB)
     assert (step.transforms, step.ranges, step.remaining) == ((BUCKET,), (NodeRange(0, 7),), (NodeRange(0, 7),))
     assert describe_compaction(step) == (
         "write lake.dwd.orders__base anew, 3,145,728 bytes, with 2 commit(s) of 110 change rows merged in: "
