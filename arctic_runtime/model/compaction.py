@@ -168,7 +168,7 @@ class Renew:
     spec: int
     transforms: tuple[Transform, ...]
     ranges: tuple[NodeRange, ...]
-    done: frozenset[NodeRange]
+    done: tuple[NodeRange, ...]
     meeting: Meeting
     order: tuple[str, ...]
     reason: str

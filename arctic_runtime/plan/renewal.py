@@ -60,7 +60,7 @@ def renewal(
         spec=files.nodes[0].spec,
         transforms=transforms,
         ranges=tuple(_ranges(sizes)),
-        done=done,
+        done=tuple(sorted(done)),
         meeting=meeting,
         order=_order(model, files),
         reason=f"{rows:,} changes for {base.rows:,} rows are in nearly every file",
