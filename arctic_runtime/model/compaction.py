@@ -150,11 +150,11 @@ class Renew:
     """The changes after `start` and up to `end` come into a base while all of its nodes are written anew.
 
     One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
-    nodes is one commit on a branch, which becomes the table if its head still is `expected`. Changes are held in memory
-    where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those of the files' spec, the
-    bucket last. `order` is what rows are sorted by inside a node, nothing where they stay as they come. Ranges in
-    `done` are on the branch already. `bytes` are the base's, which are read and written once; `waste` are those of the
-    changes, which every reader lays over it until then.
+    nodes is one commit, on a branch where there are several. They become the table if its head still is `expected`.
+    Changes are held in memory where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those
+    of the files' spec, the bucket last. `order` is what rows are sorted by inside a node, nothing where they stay as
+    they come. Ranges in `done` are on the branch already. `bytes` are the base's, which are read and written once;
+    `waste` are those of the changes, which every reader lays over it until then.
     """
 
     table: TableName

@@ -25,11 +25,24 @@ CHANGED = f"{OWN_PREFIX}changed"
 def renew(step: Renew, context: Context, tell: Callable[[NodeRange], None] = lambda _: None) -> None:
     """Does what remains of a step and makes it the table; `tell` is called after each part.
 
-    A part stays done on the branch whatever comes after it. Doing one twice, also by two processes at a time, gives the
-    same rows, since each is made of the observed snapshots and takes the place of what is in its nodes.
+    Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
     Raises CommitConflict where the base has moved on; what was done is lost then.
     """
-    spark = context.spark
+    if len(step.ranges) == 1:
+        unmoved = {"isolation-level": "serializable", "validate-from-snapshot-id": str(step.expected)}
+        _write(step, step.ranges[0], context, step.table.parts, unmoved | _said(merged_to(step.end)))
+        tell(step.ranges[0])
+    else:
+        _renew_by_parts(step, context, tell)
+
+
+def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], None]) -> None:
+    """A part stays done on the branch whatever comes after it.
+
+    Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
+    and what is merged already may be merged again.
+    """
+    spark, branch = context.spark, step.table.branch(step.branch)
     create = statement(
         "ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {branch} AS OF VERSION {v}",
         table=name(*step.table.parts),
@@ -37,9 +50,9 @@ def renew(step: Renew, context: Context, tell: Callable[[NodeRange], None] = lam
         v=number(step.expected),
     )
     run(spark, create)
-    remaining = step.remaining
-    for part in remaining:
-        _write(step, part, context, {RENEWED: str(part), **(merged_to(step.end) if part == remaining[-1] else {})})
+    for part in step.remaining:
+        merged = merged_to(step.end) if part == step.remaining[-1] else {}
+        _write(step, part, context, branch, _said({RENEWED: str(part), **merged}))
         tell(part)
     try:
         publish(spark, step.table, step.branch)
@@ -49,17 +62,21 @@ def renew(step: Renew, context: Context, tell: Callable[[NodeRange], None] = lam
     clear_away(spark, step.table, step.branch)
 
 
-def _write(step: Renew, part: NodeRange, context: Context, summary: Mapping[str, str]) -> None:
-    """The nodes of a part in the place of what is in them on the branch, in one commit."""
-    rows, is_within = _merged(step, part, context), _within(step, part, context)
-    writer = rows.writeTo(name(*step.table.branch(step.branch)))
+def _said(summary: Mapping[str, str]) -> dict[str, str]:
+    return {f"snapshot-property.{key}": value for key, value in summary.items()}
+
+
+def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], more: Mapping[str, str]) -> None:
+    """The nodes of a part in the place of what is in them, in one commit."""
+    rows, is_within = _merged(step, part, context, to), _within(step, part, context)
+    writer = rows.writeTo(name(*to))
     options = {
         "distribution-mode": "none",
         "use-table-distribution-and-ordering": "false",
         # Rows of other nodes are among those of a node only where these had no files, unless partitions lie in it too.
         "fanout-enabled": "true" if len(step.transforms) == 1 else "false",
         "output-spec-id": str(step.spec),
-        **{f"snapshot-property.{key}": value for key, value in summary.items()},
+        **more,
     }
     for key, value in options.items():
         writer = writer.option(key, value)
@@ -67,15 +84,14 @@ def _write(step: Renew, part: NodeRange, context: Context, summary: Mapping[str,
         write_once(lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew")
 
 
-def _merged(step: Renew, part: NodeRange, context: Context) -> DataFrame:
+def _merged(step: Renew, part: NodeRange, context: Context, of: Sequence[str]) -> DataFrame:
     """The rows of a part's nodes after the merge, each in the task of its node.
 
-    The base is read with the columns that it has now. What is on the branch already may be merged again: nothing
-    becomes of it.
+    They are read where they are written, with the columns that the base has now.
     """
     assert context.state.base is not None
     columns = context.state.base.columns
-    base = context.spark.table(name(*step.table.branch(step.branch))).where(_within(step, part, context))
+    base = context.spark.table(name(*of)).where(_within(step, part, context))
     fitted = conformed(_newest(step, part, context), (*columns, Column(ACTION, "string")))
     changes = fitted.toDF(*[f"{CHANGED}{place}" for place in range(len(columns))], CHANGED)
     joined = _met(base, changes, step, columns, context)

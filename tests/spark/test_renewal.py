@@ -177,14 +177,20 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     assert store.is_right
 
 
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_made(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, parts: int
 ) -> None:
+    """In one commit, and on a branch."""
+    if parts > 1:
+        monkeypatch.setattr(planning, "PART_BYTES", 1)
+        monkeypatch.setattr(planning, "MOST_PARTS", parts)
     store = Store(lake)
     store.put([1, 2, 150], "second", gone=(4, 20, 21, 22))
     step, state = store.planned(), store.state()
+    assert (len(step.ranges) > 1) == (parts > 1)
     other = lake.make_run(store.model)
-    once_before(commit, "fast_forward", lambda: other.settled(other.observe(), fold=True), monkeypatch)
+    once_before(renewal, "write_once", lambda: other.settled(other.observe(), fold=True), monkeypatch)
     with pytest.raises(CommitConflict):
         renewal.renew(step, lake.make_run(store.model).context(state))
     assert store.merged()
