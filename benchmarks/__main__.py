@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import compaction, flatness, handwritten, layers, newest, overhead, read, tpch, upsert
+from benchmarks import compaction, flatness, handwritten, layers, many_commits, newest, overhead, read, tpch, upsert
 from benchmarks.measure import Measurement, table, write_json
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "newest": lambda options: newest.measure(4 * options.rows),
     "flatness": lambda options: flatness.measure(options.rows),
     "compaction": lambda options: compaction.measure(options.rows),
+    "many_commits": lambda options: many_commits.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
 }
