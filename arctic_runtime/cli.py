@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from arctic_runtime import inspect
+from arctic_runtime import drawing, inspect
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
@@ -146,11 +146,15 @@ def _window(window: Any) -> str:
 
 def _status(desk: Desk) -> Answer:
     chosen = desk.project.select(desk.options.models)
-    found = [inspect.status(desk.reader, model, desk.project.models) for model in chosen]
+    data: list[Any] = []
     lines: list[str] = []
-    for status in found:
-        lines += inspect.describe_status(status)
-    return Answer([asdict(status) for status in found], tuple(lines))
+    for model in chosen:
+        status = inspect.status(desk.reader, model, desk.project.models)
+        wanted = desk.options.tree or desk.options.partition is not None
+        tree = drawing.tree(desk.reader, model, desk.options.partition) if wanted else None
+        data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
+        lines += [*inspect.describe_status(status), *(drawing.describe_tree(tree) if tree else [])]
+    return Answer(data, tuple(lines))
 
 
 def _history(desk: Desk) -> Answer:
@@ -213,6 +217,18 @@ def _most_hurt_first(desk: Desk) -> list[Model]:
     return [model for _, model in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
+def _split(desk: Desk) -> Answer:
+    from arctic_runtime.spark.compaction import plan_split, split
+
+    run = desk.run(desk.project.one(desk.options.model))
+    if desk.options.plan:
+        _, plan = plan_split(run)
+        return Answer(asdict(plan), tuple(describe_plan(plan)))
+    done = split(run)
+    lines = [f"done: {describe_compaction(step)}" for step in done.steps]
+    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to split"]))
+
+
 def _expire(desk: Desk) -> Answer:
     from arctic_runtime.spark.expiry import expire, plan_expiry
 
@@ -238,6 +254,7 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "changes": _changes,
     "lookup": _lookup,
     "compact": _compact,
+    "split": _split,
     "expire": _expire,
     "restore": _restore,
 }
@@ -267,16 +284,20 @@ def _parser() -> argparse.ArgumentParser:
         ("history", "the versions of a table"),
         ("changes", "change rows between two versions"),
         ("lookup", "one row by its key"),
+        ("split", "cut nodes that outgrew their limit in two, and put small ones together"),
         ("expire", "let old snapshots go that nobody needs"),
         ("restore", "go back to an earlier version, as a new change"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
+    status = commands.choices["status"]
+    status.add_argument("--tree", action="store_true", help="draw the nodes of the largest partition")
+    status.add_argument("--partition", metavar="P", help="draw the nodes of this one, as `--plan` names partitions")
     compact = add("compact", "put small files together and take deleted rows out of files")
     chosen = compact.add_mutually_exclusive_group(required=True)
     chosen.add_argument("models", nargs="*", default=[], metavar="MODEL", help="one, or several by what readers lose")
     chosen.add_argument("--all", action="store_true", help="every model that was built")
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
-    for command in ("compact", "expire"):
+    for command in ("compact", "split", "expire"):
         commands.choices[command].add_argument(
             "--plan", action="store_true", help="only show what would be done, and why"
         )

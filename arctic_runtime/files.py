@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog import CatalogReader, spark_type
-from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, TableFiles
+from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
+from arctic_runtime.plan.layout import TARGET_PROPERTY
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import IcebergType
 
-TARGET_PROPERTY = "write.target-file-size-bytes"
 DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
 
 _UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -32,19 +32,25 @@ def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
     if snapshot is None:
         return FileTotals(0, 0)
     deleted = sum(_counted(snapshot, of) for of in ("total-position-deletes", "total-equality-deletes"))
-    return FileTotals(_counted(snapshot, "total-data-files"), deleted, _appends(table, snapshot))
+    since = [of for of in _since_rewritten(table, snapshot) if _brought_rows(of)]
+    return FileTotals(
+        files=_counted(snapshot, "total-data-files"),
+        deleted=deleted,
+        appends=len(since),
+        bytes=_counted(snapshot, "total-files-size"),
+        added_bytes=sum(_counted(of, "added-files-size") for of in since),
+    )
 
 
-def _appends(table: Table, newest: Snapshot) -> int:
-    found, at = 0, newest
-    while at.summary is None or at.summary.operation.value != "replace":
-        is_append = at.summary is not None and at.summary.operation.value == "append"
-        found += is_append and _counted(at, "added-records") > 0
-        behind = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
-        if behind is None:
-            break
-        at = behind
-    return found
+def _since_rewritten(table: Table, newest: Snapshot) -> Iterator[Snapshot]:
+    at: Snapshot | None = newest
+    while at is not None and not (at.summary is not None and at.summary.operation.value == "replace"):
+        yield at
+        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+
+
+def _brought_rows(of: Snapshot) -> bool:
+    return of.summary is not None and of.summary.operation.value == "append" and _counted(of, "added-records") > 0
 
 
 def _counted(snapshot: Snapshot, what: str) -> int:
@@ -76,7 +82,27 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         found.setdefault((spec, values), []).append(lying)
     nodes = (Node(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
     target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
-    return TableFiles(name, snapshot.snapshot_id, tuple(sorted(nodes, key=str)), target)
+    specs = _specs(table)
+    return TableFiles(
+        name,
+        snapshot.snapshot_id,
+        tuple(sorted(nodes, key=str)),
+        target,
+        specs.default,
+        specs.transforms[specs.default],
+    )
+
+
+def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
+    """The partition specs that a table has or had."""
+    return _specs(reader.load_table(name.schema, name.name))
+
+
+def _specs(table: Table) -> Specs:
+    found = {
+        number: tuple(_value(table, of, None).transform for of in spec.fields) for number, spec in table.specs().items()
+    }
+    return Specs(table.spec().spec_id, found)
 
 
 def _live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:

@@ -7,7 +7,21 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import compaction, flatness, handwritten, layers, many_commits, newest, overhead, read, tpch, upsert
+from benchmarks import (
+    analysis,
+    compaction,
+    flatness,
+    handwritten,
+    layers,
+    many_commits,
+    newest,
+    overhead,
+    planner,
+    read,
+    split,
+    tpch,
+    upsert,
+)
 from benchmarks.measure import Measurement, table, write_json
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
@@ -21,6 +35,9 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "many_commits": lambda options: many_commits.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
+    "analysis": lambda _: analysis.measure(),
+    "split": lambda options: split.measure(4 * options.rows),
+    "planner": lambda _: planner.measure(),
 }
 
 

@@ -24,6 +24,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio, seconds
+from benchmarks.process import Process
 from benchmarks.tpch_models import (
     KEYS,
     Question,
@@ -57,13 +58,16 @@ PLAIN = f"lake.{NAMESPACE}.plain"
 
 @dataclass
 class Times:
-    """What was seen of one query: seconds of each way by round, and of our run how it went and how many Spark jobs.
+    """What was seen of one query, by round: seconds of each way, bytes that Spark read for it, and how our run went.
 
-    `differing` is the most rows that one of the two tables had and the other had not after a batch, warm-up included.
+    `jobs` are Spark's, of our run. `differing` is the most rows that one of the two tables had and the other had not
+    after a batch, warm-up included.
     """
 
     table: list[float] = field(default_factory=list)
     model: list[float] = field(default_factory=list)
+    table_read: list[int] = field(default_factory=list)
+    model_read: list[int] = field(default_factory=list)
     ways: list[str] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     steps: list[Mapping[str, float]] = field(default_factory=list)
@@ -86,14 +90,16 @@ def measure(scale: float, rounds: int = 2) -> list[Measurement]:
         asked = {one: one.model(_name) for one in questions(texts, _name)}
         for model in asked.values():
             bench.run(model)
-        times = _turns(bench, tables, asked, scale, rounds)
+        java = Process.java()
+        times = _turns(bench, java, tables, asked, scale, rounds)
+        peak = java.peak_bytes
     print(_shown(times))
-    return _measurements(times, scale)
+    return _measurements(times, scale, peak)
 
 
 def _generate(folder: Path, scale: float) -> tuple[Sequence[str], dict[str, tuple[str, ...]]]:
     """Writes all tables as events in Parquet files; returns the texts of the queries and the tables' columns."""
-    with duckdb.connect(folder / "tpch.duckdb") as con:
+    with duckdb.connect(folder / "tpch.duckdb", config={"memory_limit": "4GB"}) as con:
         texts = load_tpch(con, scale)
         for table in KEYS:
             write_inserts(con, table, folder / f"{table}.parquet")
@@ -106,7 +112,7 @@ def _land(bench: Lake, folder: Path, table: str) -> None:
 
 
 def _turns(
-    bench: Lake, tables: Sequence[Model], asked: Mapping[Question, Model], scale: float, rounds: int
+    bench: Lake, java: Process, tables: Sequence[Model], asked: Mapping[Question, Model], scale: float, rounds: int
 ) -> dict[Question, Times]:
     """Changes, then both ways of every query in turn; the first turn warms up and is not counted."""
     times = {one: Times() for one in asked}
@@ -115,8 +121,12 @@ def _turns(
         print(f"  {f'round {turn}' if turn else 'warm-up'}", flush=True)
         for one, model in asked.items():
             seen = times[one] if turn else Times()
+            before = java.bytes_read
             seen.table.append(seconds(partial(bench.replace, "plain", one.spark)))
+            between = java.bytes_read
             _follow(bench, model, seen)
+            seen.table_read.append(between - before)
+            seen.model_read.append(java.bytes_read - between)
             if scale < LARGE or turn == rounds:
                 kept = bench.spark.table(_full(model.table.name))
                 seen.differing = differing(bench.spark.table(PLAIN), kept)
@@ -168,7 +178,7 @@ def _follow(bench: Lake, model: Model, seen: Times) -> None:
     seen.steps.append(outcome.timings)
 
 
-def _measurements(times: Mapping[Question, Times], scale: float) -> list[Measurement]:
+def _measurements(times: Mapping[Question, Times], scale: float, peak: int) -> list[Measurement]:
     faster = [seen.faster for seen in times.values()]
     detail = {f"Q{one.number}": _detail(seen) for one, seen in times.items()}
     exact = sum(seen.differing == 0 for seen in times.values())
@@ -179,20 +189,24 @@ def _measurements(times: Mapping[Question, Times], scale: float) -> list[Measure
         Measurement(f"{title}queries faster", sum(one > 1 for one in faster), "", 16 if is_large else 10, True, detail),
         Measurement(f"{title}slowest, ours / table", 1 / min(faster), "x", 1.1, False),
         Measurement(f"{title}mean, table / ours", statistics.geometric_mean(faster), "x", 4 if is_large else 1, True),
+        Measurement(f"{title}most memory of Spark's process", peak / 2**30, "GB", 6, False),
     ]
 
 
 def _detail(seen: Times) -> dict[str, Any]:
     taken = {"table": [round(one, 2) for one in seen.table], "model": [round(one, 2) for one in seen.model]}
-    return {**taken, "ways": seen.ways, "jobs": seen.jobs, "steps": seen.steps, "differing": seen.differing}
+    read = {"table_read": seen.table_read, "model_read": seen.model_read}
+    return {**taken, **read, "ways": seen.ways, "jobs": seen.jobs, "steps": seen.steps, "differing": seen.differing}
 
 
 def _shown(times: Mapping[Question, Times]) -> str:
     """A line per query: the medians of its rounds, and how its last run went."""
-    lines = [f"{'':5}{'table':>8}{'ours':>8}{'faster':>9}{'jobs':>6}  way"]
+    lines = [f"{'':5}{'table':>8}{'ours':>8}{'faster':>9}{'jobs':>6}{'MB, table':>11}{'MB, ours':>10}  way"]
     for one, seen in times.items():
         medians = [statistics.median(taken) for taken in (seen.table, seen.model)]
+        read = [statistics.median(taken) / 10**6 for taken in (seen.table_read, seen.model_read)]
         figures = f"{medians[0]:>8.2f}{medians[1]:>8.2f}{seen.faster:>8.2f}x{seen.jobs[-1]:>6}"
+        figures += f"{read[0]:>11.0f}{read[1]:>10.0f}"
         lines.append(f"{f'Q{one.number}':<5}{figures}  {seen.ways[-1]}{_wrong(seen)}")
     return "\n".join(lines)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from arctic_runtime.model.names import TableName
@@ -12,6 +14,7 @@ from arctic_runtime.model.version import Version
 CompactionMode = Literal["auto", "minor", "major", "full"]
 Way = Literal["join", "sort"]
 Meeting = Literal["hash", "sort"]
+Direction = Literal["split", "unite"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class PartitionValue:
         return f"{self.transform} = {'null' if self.value is None else self.value}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A data file: `deleted` of its rows are no longer there; `bounded` where it keeps the least and greatest values.
 
@@ -50,7 +53,7 @@ class Node:
     partition: tuple[PartitionValue, ...]
     files: tuple[DataFile, ...]
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
@@ -69,27 +72,43 @@ Place = tuple[TableName, int, tuple[PartitionValue, ...]]
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of a table at one snapshot; `target_bytes` is the size at which its writers cut files."""
+    """The files of a table at one snapshot; `target_bytes` is the size at which its writers cut files.
+
+    What is written next comes under the partition spec `spec`, which has these `transforms`.
+    """
 
     table: TableName
     snapshot: int
     nodes: tuple[Node, ...]
     target_bytes: int
+    spec: int = 0
+    transforms: tuple[Transform, ...] = ()
 
     def place(self, node: Node) -> Place:
         return self.table, node.spec, node.partition
 
 
 @dataclass(frozen=True)
-class FileTotals:
-    """What summaries of a table's snapshots count: data files now, and rows that are deleted in them.
+class Specs:
+    """The partition specs of a table by their number; what is written next comes under `default`."""
 
-    `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept.
+    default: int
+    transforms: Mapping[int, tuple[Transform, ...]]
+
+
+@dataclass(frozen=True)
+class FileTotals:
+    """What summaries of a table's snapshots count: data files now, their bytes, and rows that are deleted in them.
+
+    `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept,
+    and `added_bytes` what these brought.
     """
 
     files: int
     deleted: int
     appends: int = 0
+    bytes: int = 0
+    added_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +129,8 @@ class Rewrite:
     `join` takes the small files alone; `sort` takes all, and puts their rows in order. `whole` where these are all
     nodes of the table. `bytes` are read and written once; `waste` is what every reader of these nodes pays until
     then, a file to open counted as so many bytes. Files below `small_bytes` are small; new ones have `target_bytes`.
+    They come under the partition spec `spec`; None: the one that all that is written comes under. `buckets` are the
+    numbers of buckets that files of the table lie in, so that those of other nodes can be told from these.
     """
 
     table: TableName
@@ -123,6 +144,30 @@ class Rewrite:
     small_bytes: int
     target_bytes: int
     reason: str
+    spec: int | None = None
+    buckets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Relevel:
+    """Nodes go to another `depth` of the hash tree, alone and in one commit, if the table's head still is `expected`.
+
+    Their files are written anew, sorted and without deleted rows. What is written from now on to any node comes to
+    lie at `default_depth`. The other fields are those of a `Rewrite`.
+    """
+
+    table: TableName
+    expected: int
+    direction: Direction
+    nodes: tuple[Node, ...]
+    depth: int
+    default_depth: int
+    whole: bool
+    files: int
+    bytes: int
+    target_bytes: int
+    reason: str
+    buckets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, order=True)
@@ -198,7 +243,7 @@ def renewal_end(branch: str, expected: int) -> int | None:
     return int(end) if branch.startswith(start) and end.isdecimal() else None
 
 
-CompactionStep = Fold | Renew | Rewrite
+CompactionStep = Fold | Renew | Rewrite | Relevel
 
 
 @dataclass(frozen=True)
@@ -229,7 +274,8 @@ def describe_compaction(step: CompactionStep) -> str:
                 f"write {step.table} anew, {step.bytes:,} bytes, with {step.commits} commit(s) of {step.rows:,} change "
                 f"rows merged in{again}: {step.reason}"
             )
-        case Rewrite(table, _, "join", nodes, _, files, size, _, _, _, reason):
-            return f"join {files} small files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"
-        case Rewrite(table, _, _, nodes, _, files, size, _, _, _, reason):
-            return f"rewrite {files} files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"
+        case Rewrite(table, _, way, nodes, _, files, size, _, _, _, reason):
+            done = f"join {files} small" if way == "join" else f"rewrite {files}"
+            return f"{done} files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"
+        case Relevel(table, _, direction, nodes, depth, _, _, _, size, _, reason):
+            return f"{direction} {len(nodes)} node(s) of {table}, {size:,} bytes, to {1 << depth} buckets: {reason}"

@@ -73,6 +73,8 @@ class ModelConfig:
     compaction: Compaction = Compaction()
     retention: Retention = Retention()
     nodes: int | None = None
+    target_file_bytes: int = 128 * 1024 * 1024
+    node_bytes: int = 256 * 1024 * 1024
     tblproperties: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.model.compaction import (
@@ -14,7 +15,6 @@ from arctic_runtime.model.compaction import (
     FileTotals,
     Fold,
     LeftAlone,
-    Node,
     Place,
     Renew,
     Rewrite,
@@ -23,25 +23,20 @@ from arctic_runtime.model.compaction import (
     describe_compaction,
 )
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.nodes import ROOT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.groups import COMMIT_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.relevel import why_not_split
 from arctic_runtime.plan.renewal import renewal
-
-OPEN_BYTES = 4 * 1024 * 1024
-"""To open a file costs a reader about as much as to read so many bytes of it; Spark counts the same."""
+from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, moves_of, relevels, worth_it
+from arctic_runtime.plan.trees import Unit, bucket_counts, units
 
 SMALL_FILE_BYTES = 16 * 1024 * 1024
 """Smaller files are worth being put together."""
 
-COMMIT_BYTES = 64 * 1024 * 1024
-"""What a commit costs, however little it writes: where readers lose less than that, nothing is done unasked."""
-
 SHOWN_NODES = 20
 """So many of the nodes that are left alone are told to people."""
-
-GROUP_BYTES = 1024 * 1024 * 1024
-GROUP_NODES = 50
-"""At most so much is written anew in one commit; what was done before a process died stays done."""
 
 
 def compaction(
@@ -56,7 +51,8 @@ def compaction(
 
     `auto` and `major` go by the model's thresholds, `minor` joins small files wherever there are two, and `full`
     leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
-    merged yet; the files that this makes are planned for after it. Places in `done` are left alone.
+    merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
+    outgrow their limit, and put small ones together. Places in `done` are left alone.
     """
     steps: list[CompactionStep] = list(_merges(model, state, files, mode, begun)) if mode in ("major", "full") else []
     left: list[LeftAlone] = []
@@ -64,22 +60,41 @@ def compaction(
     for table in files:
         if table.table in renewed:
             continue
-        rewrites, others = _planned(table, _limits(model, table, mode), mode, done)
-        steps += rewrites
+        found, others = _planned(table, _limits(model, table, mode), model, mode, done)
+        steps += found
         left += others
     return CompactionPlan(tuple(steps), tuple(left))
+
+
+def done_by(performed: Iterable[CompactionStep]) -> set[Place]:
+    """Nodes that were written anew, and are not looked at again.
+
+    Files of several depths that come together lie in one file for each at first, so these nodes are done only when
+    they were written twice.
+    """
+    times: Counter[Place] = Counter()
+    for step in performed:
+        if not isinstance(step, Fold | Renew):
+            under = step.spec if isinstance(step, Rewrite) else None
+            is_mixed = under is not None and any(node.spec != under for node in step.nodes)
+            times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
+    return {place for place, count in times.items() if count >= 2}
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
     """Whether to look for what `auto` could do in a table; to read its manifests costs more than a run may lose.
 
-    Never where its files are too few to be over a threshold. Else now and then: so many commits apart that a node
-    gets over its threshold by half at the most.
+    Never where its files are too few to be over a threshold, or too small for a node to be over its limit. Else now
+    and then: so many commits apart that a node gets over its threshold by half at the most, or after so many bytes.
     """
     limits = model.config.compaction
-    allowed = limits.change_files if table == model.table.changes else limits.small_files
-    has_deleted = totals.deleted > 0 and table != model.table.changes
-    return (totals.files > allowed or has_deleted) and totals.appends % max(1, allowed // 2) == 0
+    is_base = table != model.table.changes
+    allowed = limits.small_files if is_base else limits.change_files
+    is_large = is_base and model.config.hash_key is not None and totals.bytes > model.config.node_bytes
+    if is_large and totals.added_bytes > model.config.node_bytes // 2:
+        return True
+    has_deleted = totals.deleted > 0 and is_base
+    return (totals.files > allowed or has_deleted or is_large) and totals.appends % max(1, allowed // 2) == 0
 
 
 def describe_plan(plan: CompactionPlan) -> list[str]:
@@ -96,7 +111,8 @@ def describe_plan(plan: CompactionPlan) -> list[str]:
 
 def plan_waste(plan: CompactionPlan) -> int:
     """What readers of a table pay until everything planned is done, in bytes, files to open counted as some."""
-    return sum(step.bytes if isinstance(step, Fold) else step.waste for step in plan.steps)
+    folded = sum(step.bytes for step in plan.steps if isinstance(step, Fold))
+    return folded + sum(step.waste for step in plan.steps if isinstance(step, Renew | Rewrite))
 
 
 @dataclass(frozen=True)
@@ -135,34 +151,50 @@ def _folds(model: Model, state: TableState) -> Iterator[Fold]:
 
 
 def _planned(
-    table: TableFiles, limits: _Limits, mode: CompactionMode, done: Collection[Place]
-) -> tuple[list[Rewrite], list[LeftAlone]]:
-    ways = _ways(table, limits, done)
-    chosen = {node: way for node, way in zip(table.nodes, ways, strict=True) if way is not None}
-    left = [LeftAlone(table.table, node, _why_left(node, table, limits)) for node in table.nodes if node not in chosen]
-    lost = sum(_waste(node, way, table) for node, way in chosen.items())
+    table: TableFiles, limits: _Limits, model: Model, mode: CompactionMode, done: Collection[Place]
+) -> tuple[list[CompactionStep], list[LeftAlone]]:
+    found = units(table, model.config.hash_key)
+    if found is None:
+        return _all_or_none(table, limits, done)
+    is_base = table.table == model.base
+    moves = moves_of(table, found, model, mode == "full", done) if is_base and mode != "minor" else []
+    moves = worth_it(moves, mode)
+    gone = {id(move.unit) for move in moves}
+    rest = [unit for unit in found if id(unit) not in gone]
+    ways = [None if is_done(unit, table, done) else _way(unit, table, limits) for unit in rest]
+    chosen = [(unit, way) for unit, way in zip(rest, ways, strict=True) if way is not None]
+    stay = (
+        (unit, _why_left(unit, table, limits, model if is_base else None))
+        for unit, way in zip(rest, ways, strict=True)
+        if way is None
+    )
+    left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.nodes]
+    steps: list[CompactionStep] = list(relevels(table, found, moves))
+    lost = sum(_waste(unit, way, table) for unit, way in chosen)
     if mode == "auto" and lost < COMMIT_BYTES:
         reason = f"readers lose {lost:,} bytes in this table, less than the {COMMIT_BYTES:,} that a commit costs"
-        return [], [*left, *(LeftAlone(table.table, node, reason) for node in chosen)]
-    joined, sorted_ = ([node for node in chosen if chosen[node] == way] for way in ("join", "sort"))
-    return [*_rewrites(table, "join", joined, limits), *_rewrites(table, "sort", sorted_, limits)], left
+        return steps, [*left, *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.nodes)]
+    return [*steps, *_rewrites(table, found, chosen, limits)], left
 
 
-def _ways(table: TableFiles, limits: _Limits, done: Collection[Place]) -> list[Way | None]:
-    """What each node needs. Where files of several specs lie side by side, they come under one all at once or not."""
-    if len({node.spec for node in table.nodes}) > 1:
-        is_open = limits.least and any(table.place(node) not in done for node in table.nodes)
-        return ["sort" if is_open else None for _ in table.nodes]
-    return [None if table.place(node) in done else _way(node, table, limits) for node in table.nodes]
+def _all_or_none(
+    table: TableFiles, limits: _Limits, done: Collection[Place]
+) -> tuple[list[CompactionStep], list[LeftAlone]]:
+    """Files of specs that have nothing to do with one another come under one all at once, and only when asked for."""
+    if not limits.least or all(table.place(node) in done for node in table.nodes):
+        return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
+    whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
+    return [_rewrite(table, "sort", [whole], limits, None, ())], []
 
 
-def _way(node: Node, table: TableFiles, limits: _Limits) -> Way | None:
+def _way(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
     if limits.least:
-        has_deleted = any(file.deleted for file in node.files)
-        return "sort" if has_deleted or len(node.files) > _needed(node.bytes, table) else None
-    if node.deleted_share > limits.deleted_share:
+        has_deleted = any(file.deleted for file in unit.files)
+        needed = sum(_needed(node.bytes, table) for node in unit.nodes)
+        return "sort" if has_deleted or unit.is_mixed or len(unit.files) > needed else None
+    if unit.deleted_share > limits.deleted_share:
         return "sort"
-    return "join" if len(_small(node, table)) > limits.small_files else None
+    return "join" if len(_small(unit, table)) > limits.small_files else None
 
 
 def small_limit(table: TableFiles) -> int:
@@ -170,75 +202,78 @@ def small_limit(table: TableFiles) -> int:
     return min(SMALL_FILE_BYTES, table.target_bytes // 2)
 
 
-def _small(node: Node, table: TableFiles) -> list[DataFile]:
-    return [file for file in node.files if file.bytes < small_limit(table)]
+def _small(unit: Unit, table: TableFiles) -> list[DataFile]:
+    return [file for file in unit.files if file.bytes < small_limit(table)]
 
 
 def _needed(size: int, table: TableFiles) -> int:
     return max(1, -(-size // table.target_bytes))
 
 
-def _touched(node: Node, way: Way, table: TableFiles) -> Sequence[DataFile]:
-    return _small(node, table) if way == "join" else node.files
+def _touched(unit: Unit, way: Way, table: TableFiles) -> Sequence[DataFile]:
+    return _small(unit, table) if way == "join" else unit.files
 
 
-def _waste(node: Node, way: Way, table: TableFiles) -> int:
+def _waste(unit: Unit, way: Way, table: TableFiles) -> int:
     """What a reader of the node pays that it would not after: files to open, and deleted rows to read past."""
-    files = _touched(node, way, table)
+    files = _touched(unit, way, table)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)
     return max(0, opened - _needed(sum(file.bytes for file in files) - deleted, table)) * OPEN_BYTES + deleted
 
 
-def _rewrites(table: TableFiles, way: Way, nodes: Sequence[Node], limits: _Limits) -> Iterator[Rewrite]:
-    for group in _groups(nodes, way, table):
-        files = [file for node in group for file in _touched(node, way, table)]
-        yield Rewrite(
-            table=table.table,
-            expected=table.snapshot,
-            way=way,
-            nodes=tuple(group),
-            whole=len(group) == len(table.nodes),
-            files=len(files),
-            bytes=sum(file.bytes for file in files),
-            waste=sum(_waste(node, way, table) for node in group),
-            small_bytes=small_limit(table),
-            target_bytes=table.target_bytes,
-            reason=_why(group, way, table, limits),
-        )
+def _rewrites(
+    table: TableFiles, found: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
+) -> Iterator[Rewrite]:
+    """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
+    buckets = bucket_counts(found)
+    ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
+    for group in groups(ordered, lambda pair: _size(*pair, table), lambda pair: (pair[1], pair[0].spec)):
+        way, spec = group[0][1], group[0][0].spec
+        yield _rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
 
 
-def _groups(nodes: Sequence[Node], way: Way, table: TableFiles) -> Iterator[list[Node]]:
-    if len({node.spec for node in nodes}) > 1:
-        yield list(nodes)
-        return
-    group: list[Node] = []
-    size = 0
-    for node in nodes:
-        more = sum(file.bytes for file in _touched(node, way, table))
-        if group and (size + more > GROUP_BYTES or len(group) == GROUP_NODES):
-            yield group
-            group, size = [], 0
-        group.append(node)
-        size += more
-    if group:
-        yield group
+def _rewrite(
+    table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
+) -> Rewrite:
+    files = [file for unit in group for file in _touched(unit, way, table)]
+    nodes = tuple(node for unit in group for node in unit.nodes)
+    return Rewrite(
+        table=table.table,
+        expected=table.snapshot,
+        way=way,
+        nodes=nodes,
+        whole=len(nodes) == len(table.nodes),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        waste=sum(_waste(unit, way, table) for unit in group),
+        small_bytes=small_limit(table),
+        target_bytes=table.target_bytes,
+        reason=_why(group, way, table, limits),
+        spec=spec,
+        buckets=buckets,
+    )
 
 
-def _why(nodes: Sequence[Node], way: Way, table: TableFiles, limits: _Limits) -> str:
+def _size(unit: Unit, way: Way, table: TableFiles) -> int:
+    return sum(file.bytes for file in _touched(unit, way, table))
+
+
+def _why(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
     if way == "join":
-        most = max(len(_small(node, table)) for node in nodes)
+        most = max(len(_small(unit, table)) for unit in group)
         return f"up to {most} small files in a node, more than {limits.small_files}"
     if limits.least:
         return "more files than needed, or deleted rows"
-    share = max(node.deleted_share for node in nodes)
+    share = max(unit.deleted_share for unit in group)
     return f"up to {share:.0%} of a node's rows are deleted, more than {limits.deleted_share:.0%}"
 
 
-def _why_left(node: Node, table: TableFiles, limits: _Limits) -> str:
-    if len({other.spec for other in table.nodes}) > 1:
-        return "files of several partition specs lie side by side; a full compaction brings them under one"
-    told = f"{len(node.files)} files, {len(_small(node, table))} of them small, {node.deleted_share:.0%} deleted"
+def _why_left(unit: Unit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
+    cannot = model and model.config.hash_key and why_not_split(unit, model.config.node_bytes)
+    if cannot and not limits.least:
+        return cannot
+    told = f"{len(unit.files)} files, {len(_small(unit, table))} of them small, {unit.deleted_share:.0%} deleted"
     if limits.least:
         return f"{told}: no fewer are needed"
     shares = f" and {limits.deleted_share:.0%} deleted" if limits.deleted_share < 1 else ""

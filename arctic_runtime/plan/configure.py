@@ -20,7 +20,7 @@ from arctic_runtime.model.table import (
     Transform,
     Unit,
 )
-from arctic_runtime.plan.layout import MAX_NODES
+from arctic_runtime.plan.layout import MAX_NODES, TARGET_PROPERTY
 from arctic_runtime.plan.upkeep import read_compaction, read_retention
 
 KEYS = (
@@ -56,13 +56,14 @@ _ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "history": ("none",),
     "keep": ("net",),
     "on_configuration_change": ("apply",),
-    "target_file_bytes": (),
-    "node_bytes": (),
 }
 """Keys that are known but not built yet → the values that ask for what happens anyway."""
 
 _CHANGES_ONLY = ("sequence_by", "delete_when", "on_match", "exclude_columns", "changelog")
 _FILLED_BY_DBT = ("on_schema_change", "on_configuration_change")
+
+_SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
+_UNIT_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 _QUOTED = r"`(?:[^`]|``)+`"
 _IDENTITY = re.compile(rf"{_QUOTED}|[^()`]+")
@@ -213,6 +214,11 @@ def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[
             yield f"`partition_by: {transform}` buckets the hash key, which nodes do already; use `nodes`"
 
 
+def _one_target(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if "target_file_bytes" in values and TARGET_PROPERTY in config.tblproperties:
+        yield f"`target_file_bytes` and `{TARGET_PROPERTY}` in `tblproperties` say the same; keep `target_file_bytes`"
+
+
 _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = (
     _one_key,
     _hash_key_in_key,
@@ -223,6 +229,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _input_changelog,
     _refresh_of_changes,
     _node_partition,
+    _one_target,
 )
 
 
@@ -292,6 +299,15 @@ def _nodes(key: str, value: Any) -> int | None:
     return int(value)
 
 
+def _size(key: str, value: Any) -> int:
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        return int(match["number"]) * _UNIT_BYTES[match["unit"]]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"`{key}` must be a number of bytes, or a text such as 64 MiB or 1 GiB; found {value!r}")
+    return int(value)
+
+
 def _properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
@@ -319,5 +335,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "compaction": read_compaction,
     "retention": read_retention,
     "nodes": _nodes,
+    "target_file_bytes": _size,
+    "node_bytes": _size,
     "tblproperties": _properties,
 }

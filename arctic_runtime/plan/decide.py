@@ -251,7 +251,7 @@ def _decide_state(
         return Decision("full", "FULL_REFRESH", windows)
     if last.get(QUERY) != fingerprint(model, upstreams.views):
         return Decision(
-            "full", "MODEL_CHANGED", windows, "the model's query or configuration changed, or a view that it reads"
+            "full", "QUERY_CHANGED", windows, "the model's query or configuration changed, or a view that it reads"
         )
     for reason, because in _reasons_to_recompute(upstreams):
         return _recompute(model, reason, because, windows)

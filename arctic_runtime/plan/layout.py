@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 
+from arctic_runtime.model.nodes import MAX_DEPTH
 from arctic_runtime.model.table import ModelConfig
 
 LAYOUT = "arctic.layout"
 
-NODE_BYTES = 128 * 1024 * 1024
 SMALL_NODE_BYTES = 16 * 1024 * 1024
-MAX_NODES = 2**16
+MAX_NODES = 1 << MAX_DEPTH
+
+TARGET_PROPERTY = "write.target-file-size-bytes"
+"""How Iceberg calls the size at which files are cut."""
 
 
-def node_count(first_load_bytes: int, parallelism: int) -> int:
+def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:
     """A power of two: few for a small table, enough for every core from a few files on, then by size.
 
     `first_load_bytes` is what the first change commit wrote; `parallelism` is the number of tasks that run well
-    beside each other.
+    beside each other. No node is born with more than half of `node_bytes`, from which on it would be split.
     """
     by_cores = min(max(1, parallelism), first_load_bytes // SMALL_NODE_BYTES)
-    by_size = -(-first_load_bytes // NODE_BYTES)
+    by_size = -(-first_load_bytes // max(1, node_bytes // 2))
     return min(MAX_NODES, _next_power_of_two(max(1, by_cores, by_size)))
 
 

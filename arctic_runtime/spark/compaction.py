@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
@@ -22,6 +23,7 @@ from arctic_runtime.model.compaction import (
     NodeRange,
     PartitionValue,
     Place,
+    Relevel,
     Renew,
     Rewrite,
     TableFiles,
@@ -31,17 +33,21 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.compaction import compaction, is_worth_a_look
+from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
+from arctic_runtime.plan.split import split as split_alone
 from arctic_runtime.spark.commit import swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
 from arctic_runtime.spark.renewal import renew
 from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.split import beside, rewriting
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
 
 MAX_LOST_RACES = 5
 WAIT_SECONDS = 0.5
 ANY_SIZE = 2**62
+
+Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,20 @@ def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:
     return [table for table in found if table is not None]
 
 
+def plan_split(run: Run, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
+    """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
+    state = run.observe()
+    if state.changes is None or state.base is None:
+        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+    (table,) = _observed(run, [run.model.base]) or [TableFiles(run.model.base, state.base.snapshot, (), 1)]
+    return state, split_alone(run.model, table, frozenset(done))
+
+
+def split(run: Run) -> Compacted:
+    """Splits nodes that outgrow their limit, and puts small ones together; else as `compact` does."""
+    return _performed(run, partial(plan_split, run))
+
+
 def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
@@ -93,11 +113,15 @@ def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda
     `tell` is given a line for people when a step begins, and after each part of one that has several.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
+    return _performed(run, partial(plan_compaction, run, mode), tell)
+
+
+def _performed(run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None) -> Compacted:
     performed: list[CompactionStep] = []
     lost = 0
     while True:
         try:
-            step = _next_step(run, mode, performed, tell)
+            step = _next_step(run, planned, performed, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
@@ -105,22 +129,20 @@ def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda
             time.sleep(WAIT_SECONDS)
             continue
         if step is None:
-            return Compacted(tuple(performed), plan_compaction(run, mode)[1])
+            return Compacted(tuple(performed), planned(())[1])
         performed.append(step)
 
 
 def _next_step(
-    run: Run, mode: CompactionMode, performed: Sequence[CompactionStep], tell: Callable[[str], None]
+    run: Run, planned: Planner, performed: Sequence[CompactionStep], tell: Callable[[str], None]
 ) -> CompactionStep | None:
     """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
         perform(stale, run.context(state))
-    rewritten = [step for step in performed if isinstance(step, Rewrite)]
-    done = {(step.table, node.spec, node.partition) for step in rewritten for node in step.nodes}
-    state, plan = plan_compaction(run, mode, done)
+    state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)
-    step = next((step for step in plan.steps if isinstance(step, Rewrite) or not has_merged), None)
+    step = next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
     if step is not None:
         tell(describe_compaction(step))
         _perform(step, run, state, tell)
@@ -136,6 +158,8 @@ def _perform(step: CompactionStep, run: Run, state: TableState, tell: Callable[[
             run.settled(run.observe())
         case Rewrite():
             _rewrite(step, run.context(state))
+        case Relevel():
+            relevel(step, run, state)
         case _:
             assert_never(step)
 
@@ -150,6 +174,12 @@ def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConfli
         f"  done before, and kept: {len(performed)} step(s)\n"
         "  what to do: run `arctic compact` again when fewer runs write to this table"
     )
+
+
+def relevel(step: Relevel, run: Run, state: TableState) -> None:
+    """Brings nodes to another depth of their tree in one commit; raises CommitConflict where others came first."""
+    context = run.context(state)
+    _rewrite(rewriting(step, context, run.reader), context)
 
 
 def _rewrite(step: Rewrite, context: Context) -> None:
@@ -186,7 +216,8 @@ def _call(step: Rewrite, context: Context) -> Sql:
     model = context.model
     order = _order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
     sorting = statement(", strategy => 'sort', sort_order => {order}", order=text(order)) if order else Sql("")
-    where = Sql("") if step.whole else statement(", where => {where}", where=text(_where(model, step.nodes)))
+    told = Sql("") if step.whole else _where(model, step)
+    where = statement(", where => {where}", where=text(told)) if told else told
     return statement(
         "CALL {catalog}.system.rewrite_data_files(table => {table}{sorting}{where}, options => map({options})",
         catalog=name(step.table.catalog),
@@ -198,10 +229,13 @@ def _call(step: Rewrite, context: Context) -> Sql:
 
 
 def _options(step: Rewrite) -> dict[str, str]:
+    under = {"target-file-size-bytes": str(step.target_bytes)}
+    if step.spec is not None:
+        under["output-spec-id"] = str(step.spec)
     if step.way == "sort":
-        return {"target-file-size-bytes": str(step.target_bytes), "rewrite-all": "true"}
+        return {**under, "rewrite-all": "true"}
     return {
-        "target-file-size-bytes": str(step.target_bytes),
+        **under,
         "min-file-size-bytes": str(step.small_bytes),
         "max-file-size-bytes": str(ANY_SIZE),
         "min-input-files": "2",
@@ -214,12 +248,13 @@ def _order(model: Model) -> Sql:
     return listed(statement("{c} ASC NULLS FIRST", c=name(column)) for column in columns)
 
 
-def _where(model: Model, nodes: Sequence[Node]) -> Sql:
-    return listed([_is_in(model.table.catalog, node) for node in nodes], " OR ")
+def _where(model: Model, step: Rewrite) -> Sql:
+    return listed([_is_in(model, node, step.buckets) for node in step.nodes], " OR ")
 
 
-def _is_in(catalog: str, node: Node) -> Sql:
-    told = [_is(catalog, value) for value in node.partition if value.type]
+def _is_in(model: Model, node: Node, buckets: Sequence[int]) -> Sql:
+    told = [_is(model.table.catalog, value) for value in node.partition if value.type]
+    told += beside(model, node, buckets)
     return statement("({all})", all=listed(told, " AND ")) if told else Sql("true")
 
 

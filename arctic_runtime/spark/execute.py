@@ -39,7 +39,7 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
-from arctic_runtime.plan.layout import LAYOUT, layout_text, node_count
+from arctic_runtime.plan.layout import LAYOUT, TARGET_PROPERTY, layout_text, node_count
 from arctic_runtime.spark import views
 from arctic_runtime.spark.bounds import NOWHERE, near
 from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, swap_in, write_once
@@ -198,10 +198,10 @@ def _create_base(step: CreateBase, context: Context) -> None:
     commits = context.state.changes.count_after(None)
     alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
     rows = conformed(alive, plain_columns(context.state.changes.columns))
-    nodes = model.config.nodes or node_count(step.bytes, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    transforms = (*model.config.partition_by, *_node_transform(model, nodes))
+    transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
-    properties = {**_properties(model, "base"), LAYOUT: layout_text(model.config)}
+    target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
+    properties = {**target, **_properties(model, "base"), LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
@@ -263,6 +263,18 @@ def _properties(model: Model, kind: str) -> dict[str, str]:
         KIND: kind,
         KEY_PROPERTY: key_text(model.config.primary_key),
     }
+
+
+def _node_count(changes: DataFrame, size: int, context: Context) -> int:
+    """The nodes of each partition of a base made of `changes`, which have so many bytes together."""
+    config = context.model.config
+    parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    nodes = config.nodes or node_count(size, parallelism, config.node_bytes)
+    if config.nodes or nodes == 1 or not config.partition_by:
+        return nodes
+    values = [transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
+    partitions = changes.select(*values).distinct().count()
+    return node_count(size // max(1, partitions), parallelism, config.node_bytes)
 
 
 def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:

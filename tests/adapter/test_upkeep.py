@@ -46,6 +46,7 @@ class TestUpkeep:
         assert [count for _, count in self.files(project)] == [1, 1]
         assert {r.message for r in run_dbt(["run", "--vars", "v: 3"])} == {"unchanged"}
         assert "nothing to compact" in self.operate("arctic_compact", "{model: orders, mode: full}")
+        assert "nothing to split" in self.operate("arctic_split", "{model: orders}")
         assert "has read up to it" in self.operate("arctic_expire", "{model: orders}")
         assert f"read by lake.{project.test_schema}.down: 0 commits behind" in self.operate(
             "arctic_status", "{model: orders}"

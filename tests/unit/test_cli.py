@@ -145,6 +145,25 @@ def test_status_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     assert found["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2}]
 
 
+def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -> None:
+    code, out, _ = arctic("status", "ods", "nothing", "--tree")
+    assert code == 0
+    assert "  nodes of all rows: 0 level(s) below the root\n  0/1: " in out
+    code, out, _ = arctic("status", "ods", "--partition", "all rows", "--json")
+    (found,) = json.loads(out)
+    assert (code, found["tree"]["partition"], len(found["tree"]["nodes"])) == (0, "all rows", 1)
+    code, _, err = arctic("status", "ods", "--partition", "day = 1")
+    assert (code, "has no partition 'day = 1'" in err) == (2, True)
+
+
+def test_the_plan_of_a_split_is_told_without_spark(arctic: Arctic) -> None:
+    code, out, _ = arctic("split", "ods", "--plan")
+    assert code == 0
+    assert out.startswith("left alone: lake.dwd.ods, all rows: it has no nodes in numbers of a power of two")
+    code, out, err = arctic("split", "nothing", "--plan")
+    assert (code, out, "was not built yet" in err) == (2, "", True)
+
+
 def test_history_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     versions = [str(version.snapshot) for version in reversed(shop[1]["dwd"])]
     _, out, _ = arctic("history", "dwd")

@@ -26,16 +26,13 @@ from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Tabl
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.compaction import (
-    COMMIT_BYTES,
-    GROUP_BYTES,
-    GROUP_NODES,
-    OPEN_BYTES,
     SMALL_FILE_BYTES,
     compaction,
     describe_plan,
     is_worth_a_look,
     small_limit,
 )
+from arctic_runtime.plan.groups import COMMIT_BYTES, GROUP_BYTES, GROUP_NODES, OPEN_BYTES
 
 MIB = 1024 * 1024
 TARGET = 512 * MIB
@@ -189,6 +186,11 @@ def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: Compac
         (TABLE, FileTotals(1, 1), True),
         (TABLE, FileTotals(5, 0, appends=1), False),
         (TABLE, FileTotals(5, 0, appends=2), True),
+        (TABLE, FileTotals(1, 0, bytes=256 * MIB), False),
+        (TABLE, FileTotals(1, 0, bytes=256 * MIB + 1), True),
+        (TABLE, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=128 * MIB), False),
+        (TABLE, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=129 * MIB), True),
+        (TABLE.changes, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=129 * MIB), False),
         (TABLE.changes, FileTotals(6, 9), False),
         (TABLE.changes, FileTotals(7, 0), True),
         (TABLE.changes, FileTotals(7, 0, appends=4), False),
@@ -244,7 +246,7 @@ def rewritten(of: Node, step: Rewrite) -> Node:
     size = sum(file.bytes * (file.rows - file.deleted) // file.rows for file in taken)
     rows = sum(file.rows - file.deleted for file in taken)
     count = max(1, -(-size // step.target_bytes))
-    made = [DataFile(size // count, rows // count)] * count if rows else []
+    made = [DataFile(-(-size // count), rows // count)] * count if rows else []
     return replace(of, files=(*others, *made))
 
 

@@ -34,6 +34,8 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
     "nodes": (KEY, 8),
+    "target_file_bytes": (KEY, 1024),
+    "node_bytes": (KEY, "64 MiB"),
     "tblproperties": (KEY, {"write.parquet.compression-level": 3}),
 }
 """Every key of the reference → what it needs beside it, and a value that is built."""
@@ -43,8 +45,6 @@ NOT_BUILT: dict[str, Any] = {
     "history": "scd2",
     "keep": "all",
     "on_configuration_change": "fail",
-    "target_file_bytes": 1024,
-    "node_bytes": 1024,
 }
 
 
@@ -303,3 +303,23 @@ def test_what_dbt_fills_in_by_itself_is_not_taken_for_the_users_words() -> None:
     merged = {"primary_key": "id", "on_schema_change": "ignore", "on_configuration_change": "apply", "tags": []}
     assert user_keys(merged, written=["primary_key"]) == {"primary_key": "id", "tags": []}
     assert user_keys(merged, written=["on_schema_change"])["on_schema_change"] == "ignore"
+
+
+@pytest.mark.parametrize(
+    ("value", "bytes_"), [(1024, 1024), ("64 MiB", 64 * 2**20), ("1GiB", 2**30), (" 3 KiB ", 3072)], ids=str
+)
+@pytest.mark.parametrize("key", ["node_bytes", "target_file_bytes"])
+def test_a_size_is_a_number_of_bytes_or_says_its_unit(key: str, value: Any, bytes_: int) -> None:
+    assert getattr(configure({**KEY, key: value}, "m"), key) == bytes_
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "64", "64 MB", "0 MiB", "MiB", [], {}], ids=str)
+def test_a_size_without_a_unit_that_is_known_is_refused(value: Any) -> None:
+    (error,) = errors({**KEY, "node_bytes": value})
+    assert error == f"`node_bytes` must be a number of bytes, or a text such as 64 MiB or 1 GiB; found {value!r}"
+
+
+def test_the_size_of_files_is_said_once() -> None:
+    twice = {"target_file_bytes": "64 MiB", "tblproperties": {"write.target-file-size-bytes": "1"}}
+    (error,) = errors({**KEY, **twice})
+    assert "say the same; keep `target_file_bytes`" in error

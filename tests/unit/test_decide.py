@@ -110,8 +110,8 @@ READ_BOTH = {str(UP): v(1), str(OTHER): v(1)}
         (built(STATE, READ_ONE), reading(a_source(1, table="uuid-2")), RUN_AGAIN, "full", "SOURCE_REPLACED"),
         (built(STATE, READ_ONE), reading(a_source(3, 4, form=2)), RUN_AGAIN, "full", "UPSTREAM_EXPIRED"),
         (built(STATE, READ_ONE), reading(a_source(1), parsed=False), RUN_AGAIN, "full", "UNPARSED"),
-        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1)), RUN_AGAIN, "full", "MODEL_CHANGED"),
-        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1, 2)), RUN_AGAIN, "full", "MODEL_CHANGED"),
+        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1)), RUN_AGAIN, "full", "QUERY_CHANGED"),
+        (built(STATE, READ_ONE, **{QUERY: "another"}), reading(a_source(1, 2)), RUN_AGAIN, "full", "QUERY_CHANGED"),
         (built(STATE, READ_ONE), reading(a_source(1), unstable=("NOW",)), RUN_AGAIN, "full", "NON_DETERMINISTIC"),
         (built(STATE, {}), reading(None), RUN_AGAIN, "full", "SOURCE_UNKNOWN"),
         (built(STATE, {}), reading(), RUN_AGAIN, "unchanged", "NOTHING_NEW"),
@@ -215,7 +215,7 @@ def test_a_strict_model_that_can_not_be_maintained_is_an_error_from_the_first_ru
 def test_a_strict_model_is_recomputed_where_somebody_asked_for_it(model: Model) -> None:
     upstreams = reading(a_source(1, 2))
     changed = built(model, READ_ONE, **{QUERY: "another"})
-    assert decide(model, changed, upstreams, RUN_AGAIN).reason == "MODEL_CHANGED"
+    assert decide(model, changed, upstreams, RUN_AGAIN).reason == "QUERY_CHANGED"
     assert decide(model, built(model, READ_ONE), upstreams, REFRESH).reason == "FULL_REFRESH"
     assert decide(model, built(model, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
     assert decide(model, TableState(), upstreams, EMPTY).reason == "SCHEMA_ONLY"

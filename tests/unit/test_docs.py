@@ -24,7 +24,8 @@ from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan import compaction, cost, decide, expiry, increment, renewal, settle
+from arctic_runtime.model.nodes import MAX_DEPTH
+from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, renewal, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
@@ -262,7 +263,7 @@ SHOP = {
     "lake.shop.rates": Relation((Column("factor", "bigint"),)),
 }
 CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
-BY_RUN = {"SELF_REFERENCE", "COST", "SOURCE_UNKNOWN", "SOURCE_REPLACED", "UPSTREAM_EXPIRED"}
+BY_RUN = {"SELF_REFERENCE", "COST", "TOO_COMPLEX", "SOURCE_UNKNOWN", "SOURCE_REPLACED", "UPSTREAM_EXPIRED"}
 """Reasons that no text of a query alone brings about."""
 
 
@@ -355,15 +356,31 @@ def test_thresholds_of_compaction_are_told() -> None:
     text = " ".join(read("docs/operations.md").split())
     mib = 1024 * 1024
     assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
-    assert f"{compaction.OPEN_BYTES // mib} MiB for a file to open" in text
-    assert f"A commit counts as {compaction.COMMIT_BYTES // mib} MiB" in text
+    assert f"{groups.OPEN_BYTES // mib} MiB for a file to open" in text
+    assert f"A commit counts as {groups.COMMIT_BYTES // mib} MiB" in text
     assert f"once {expiry.WORTH_EXPIRING} of its snapshots may go" in text
     assert f"change rows of {renewal.RENEWED_SHARE:.0%} of the base's rows or more" in text
     assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
     assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
     assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
     assert f"`{RENEWAL_PREFIX}…`" in text
-    assert f"up to {compaction.GROUP_NODES} nodes and {compaction.GROUP_BYTES // (1024 * mib)} GiB" in text
+    assert f"up to {groups.GROUP_NODES} nodes and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
+
+
+def test_limits_of_splitting_are_told() -> None:
+    text = " ".join(section(read("docs/operations.md"), "### Splitting nodes").split())
+    assert relevel.ABOUT_TO == 0.75
+    assert "three quarters of the limit in the mean" in text
+    assert (relevel.SMALLEST_SHARE, layout.SMALL_NODE_BYTES) == (16, 16 * 1024 * 1024)
+    assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
+
+
+def test_limits_of_scale_are_told() -> None:
+    text = " ".join(read("docs/scale.md").split())
+    most = layout.MAX_NODES * table.ModelConfig(()).node_bytes
+    assert f"{layout.MAX_NODES:,} at most: {most >> 40} TiB under one partition" in text
+    assert f"{MAX_DEPTH + 1} at the most" in text
+    assert f"until {settle.FOLD_COMMITS} commits are merged at once" in text
 
 
 def test_every_mode_of_compaction_is_explained() -> None:
@@ -428,6 +445,20 @@ def test_the_example_of_status_is_what_it_prints() -> None:
             consumers=(Consumer("lake.dwd.dwd_flights", 1, 1240),),
         )
     )
+    assert "\n".join(printed) in read("docs/operations.md")
+
+
+def test_the_example_of_a_tree_is_what_it_prints() -> None:
+    from arctic_runtime.drawing import Drawn, Tree, describe_tree
+
+    sizes = [
+        (0, 0, 614_210_118, 7, 0),
+        (1, 0, 181_411_002, 2, 2),
+        (1, 1, 432_799_116, 5, 1),
+        (2, 1, 214_904_871, 2, 2),
+        (2, 3, 215_002_300, 2, 2),
+    ]
+    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)))
     assert "\n".join(printed) in read("docs/operations.md")
 
 

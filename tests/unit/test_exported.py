@@ -19,26 +19,28 @@ SURFACE = {
     "SourceError",
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
-    "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile FileTotals Fold LeftAlone Meeting "
-    "Node NodeRange PartitionValue Place RENEWAL_PREFIX Renew Rewrite TableFiles Way describe_compaction "
-    "renewal_branch renewal_end",
+    "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
+    "LeftAlone Meeting Node NodeRange PartitionValue Place RENEWAL_PREFIX Relevel Renew Rewrite Specs TableFiles Way "
+    "describe_compaction renewal_branch renewal_end",
     "model.expiry": "Expire ExpiryPlan Kept Snapshot Snapshots",
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view seen_query "
     "seen_view",
+    "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction Input Merge Model ModelConfig OnMatch OnSchemaChange Refresh Retention "
     "Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
-    "plan.compaction": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES SHOWN_NODES SMALL_FILE_BYTES compaction "
-    "describe_plan is_worth_a_look plan_waste small_limit",
+    "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "
+    "small_limit",
     "plan.configure": "KEYS configure user_keys",
     "plan.cost": "Estimate FADES Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED TOTALS "
     "check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
+    "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
@@ -53,14 +55,17 @@ SURFACE = {
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",
-    "plan.layout": "LAYOUT MAX_NODES NODE_BYTES SMALL_NODE_BYTES layout_text node_count",
+    "plan.layout": "LAYOUT MAX_NODES SMALL_NODE_BYTES TARGET_PROPERTY layout_text node_count",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
+    "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_compaction read_retention",
+    "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
+    "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
 }
-WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "cli", *SURFACE)
+WITHOUT_SPARK = ("arctic_runtime", "config", "catalog", "observe", "files", "inspect", "drawing", "cli", *SURFACE)
 
 
 def public_names(module: str) -> set[str]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from pyiceberg.partitioning import PartitionField
-from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, MonthTransform
 from pyiceberg.types import BinaryType, DateType, LongType, NestedField, StringType, TimestampType
 
-from arctic_runtime.files import DEFAULT_TARGET_BYTES, _value, observe_files, observe_totals
+from arctic_runtime.files import DEFAULT_TARGET_BYTES, _value, observe_files, observe_specs, observe_totals
 from arctic_runtime.model.compaction import FileTotals
 from arctic_runtime.model.names import TableName
 
@@ -35,7 +35,21 @@ def test_files_are_told_by_node_with_their_rows_and_bytes(shop, writing, tmp_pat
     told = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.nodes]
     assert told == [(0, "all rows", [2, 2]), (1, "note = b", [2]), (1, "note = null", [1])]
     assert all(file.bytes > 0 and file.bounded and not file.deleted for node in found.nodes for file in node.files)
-    assert observe_totals(made.reader, named("t")) == FileTotals(4, 0, appends=3)
+    totals = observe_totals(made.reader, named("t"))
+    size = sum(file.bytes for node in found.nodes for file in node.files)
+    assert totals == FileTotals(4, 0, appends=3, bytes=size, added_bytes=size)
+    assert (found.spec, [str(of) for of in found.transforms]) == (1, ["note"])
+
+
+def test_the_specs_of_a_table_are_told_by_their_transforms(writing, tmp_path) -> None:
+    made = writing.warehouse(tmp_path)
+    made.create("t")
+    for field in (BucketTransform(4), BucketTransform(8)):
+        with made.load("t").update_spec() as spec:
+            spec.add_field("id", field)
+    specs = observe_specs(made.reader, named("t"))
+    told = {number: [str(of) for of in transforms] for number, transforms in specs.transforms.items()}
+    assert (specs.default, told) == (2, {0: [], 1: ["bucket(4, id)"], 2: ["bucket(4, id)", "bucket(8, id)"]})
 
 
 def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) -> None:

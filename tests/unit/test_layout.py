@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.plan.layout import MAX_NODES, NODE_BYTES, SMALL_NODE_BYTES, node_count
+from arctic_runtime.plan.layout import MAX_NODES, SMALL_NODE_BYTES
+from arctic_runtime.plan.layout import node_count as count_nodes
 
+LIMIT = 256 * 1024 * 1024
+NODE_BYTES = LIMIT // 2
 _sizes = st.integers(0, 2**44)
 _cores = st.integers(0, 4096)
+
+
+def node_count(size: int, cores: int) -> int:
+    return count_nodes(size, cores, LIMIT)
 
 
 @settings(max_examples=40)
@@ -52,3 +59,9 @@ def test_cores_alone_never_cut_a_table_into_crumbs(size: int, cores: int) -> Non
 )
 def test_small_tables_have_few_nodes_and_large_ones_enough(size: int, cores: int, nodes: int) -> None:
     assert node_count(size, cores) == nodes
+
+
+def test_nodes_of_another_limit_are_as_many_as_keep_half_of_it() -> None:
+    assert count_nodes(2**30, 1, 2**28) == 8
+    assert count_nodes(2**30, 1, 2**27) == 16
+    assert count_nodes(5, 1, 1) == 8

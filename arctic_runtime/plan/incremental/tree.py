@@ -167,6 +167,18 @@ Node = (
 
 def columns(node: Node) -> tuple[str, ...]:
     """The names of a node's columns, in order."""
+    kept = vars(node)
+    if _COLUMNS not in kept:
+        kept[_COLUMNS] = _columns(node)
+    found: tuple[str, ...] = kept[_COLUMNS]
+    return found
+
+
+_COLUMNS = "_columns"
+"""Where a node keeps its columns, once they are worked out: rules ask for them again and again."""
+
+
+def _columns(node: Node) -> tuple[str, ...]:
     match node:
         case Scan(fields=fields, image=image):
             return (*(name for name, _ in fields), *(name for name, _ in beside(fields, image)))

@@ -175,6 +175,14 @@ class ArcticAdapter(SparkAdapter):
             return upkeep.compact(model, mode, self.catalog_reader, self.spark_session)
 
     @available.parse_list
+    def arctic_split(self, target: BaseRelation | str) -> list[str]:
+        """Splits nodes of a model's table that outgrew their limit; returns lines for people."""
+        self.connections.get_thread_connection().handle.note_temporary_view()
+        with self.connections.exception_handler("split"):
+            model = upkeep.one(upkeep.project_models(self._nodes), target)
+            return upkeep.split(model, self.catalog_reader, self.spark_session)
+
+    @available.parse_list
     def arctic_expire(self, target: BaseRelation | str) -> list[str]:
         """Lets a model's old versions go, as its `retention` says; returns lines for people."""
         with self.connections.exception_handler("expire"):

@@ -47,6 +47,15 @@ def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[]
     return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to compact"]
 
 
+def split(model: Model, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
+    """Splits nodes that outgrew their limit; returns lines for people."""
+    from arctic_runtime.spark.compaction import split as perform
+    from arctic_runtime.spark.run import Run
+
+    done = perform(Run(model, reader, session))
+    return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to split"]
+
+
 def expire(
     model: Model, models: Iterable[Model], reader: CatalogReader, session: Callable[[], SparkSession]
 ) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import duckdb
 import pytest
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import at
@@ -237,7 +239,8 @@ def test_only_outer_joins_are_looked_for_rows_without_a_partner() -> None:
     inner, left = (touched(Join(kind, L, R, ON), ("l.id", "r.a"), changed(ONE)) for kind in ("inner", "left"))
     assert reads(inner) == {"one delta", "two new"}
     assert [scan.image for scan in scans(inner)].count("delta") == 1
-    assert [scan.image for scan in scans(left)].count("delta") == 2
+    assert [scan.image for scan in scans(left)].count("delta") == 1
+    assert [any(isinstance(part, Explode) for part in walk(tree)) for tree in (inner, left)] == [False, True]
 
 
 def test_only_the_groups_that_changed_are_computed_again() -> None:
@@ -247,6 +250,26 @@ def test_only_the_groups_that_changed_are_computed_again() -> None:
 
 def test_only_the_groups_of_changed_rows_are_computed_to_join_them() -> None:
     assert _unrestricted(delta(Join("left", L, GROUPS, ON_HEAP), changed(ONE))) == {"delta"}
+
+
+def test_every_join_more_adds_the_same_to_what_is_read_again() -> None:
+    tree: Node = TWO.scan("t0")
+    found: list[int] = []
+    for number in range(1, 16):
+        on = condition(f"`t{number - 1}.b` = `t{number}.id`")
+        tree = Join("left", tree, TWO.scan(f"t{number}"), on)
+        found.append(len(scans(touched(tree, columns(tree), changed(TWO)))))
+    steps = [after - before for before, after in pairwise(found)]
+    assert {after - before for before, after in pairwise(steps)} == {1}
+
+
+def test_a_plan_that_reads_hundreds_of_sources_is_refused() -> None:
+    tree: Node = TWO.scan("t0")
+    for number in range(1, 40):
+        on = condition(f"`t{number - 1}.b` = `t{number}.id`")
+        tree = Join("inner", tree, TWO.scan(f"t{number}"), on)
+    with pytest.raises(NotMaintained, match="TOO_COMPLEX"):
+        touched(tree, columns(tree), changed(TWO))
 
 
 def test_a_union_of_unions_is_one() -> None:

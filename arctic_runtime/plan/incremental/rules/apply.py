@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules import aggregate, join, project, scan, semi, sets, window
 from arctic_runtime.plan.incremental.rules.inputs import Names
-from arctic_runtime.plan.incremental.rules.terms import changes, select
+from arctic_runtime.plan.incremental.rules.terms import changes, present, select
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -25,6 +27,7 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
+    children,
 )
 
 
@@ -49,11 +52,49 @@ def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
     return _Applied(changed).either(node, names)
 
 
+MOST_SCANS = 500
+"""A plan that reads more sources takes minutes, however few rows have changed, and engines to plan it as long."""
+
+_Question = tuple[int, str, Names]
+
+
 @dataclass(frozen=True)
 class _Applied:
+    """The rules for one set of changed sources; what one of them asks again is not worked out again.
+
+    A node stands for itself by its identity, so it is kept with the answer, or with the number of its scans.
+    """
+
     changed: frozenset[TableName]
+    answers: dict[_Question, tuple[Node, Node | None]] = field(default_factory=dict, repr=False)
+    sizes: dict[int, tuple[Node, int]] = field(default_factory=dict, repr=False)
 
     def delta(self, node: Node) -> Node | None:
+        return self._once("delta", node, (), lambda: self._delta(node))
+
+    def touched(self, node: Node, names: Names) -> Node | None:
+        return self._once("touched", node, names, lambda: self._touched(node, names))
+
+    def either(self, node: Node, names: Names) -> Node:
+        return present(self._once("either", node, names, lambda: self._either(node, names)))
+
+    def _once(self, what: str, node: Node, names: Names, work_out: Callable[[], Node | None]) -> Node | None:
+        question = (id(node), what, names)
+        if question not in self.answers:
+            answer = work_out()
+            if answer is not None and self._size(answer) > MOST_SCANS:
+                raise NotMaintained("TOO_COMPLEX", f"following what changed would read more than {MOST_SCANS} sources")
+            self.answers[question] = (node, answer)
+        return self.answers[question][1]
+
+    def _size(self, node: Node) -> int:
+        """How many scans a tree has. Trees share their parts, so each part is looked at once."""
+        if id(node) not in self.sizes:
+            size = 1 if isinstance(node, Scan) else sum(self._size(child) for child in children(node))
+            self.sizes[id(node)] = (node, size)
+        return self.sizes[id(node)][1]
+
+    def _delta(self, node: Node) -> Node | None:
         if not changes(node, self.changed):
             return None
         match node:
@@ -76,7 +117,7 @@ class _Applied:
             case _:
                 assert_never(node)
 
-    def touched(self, node: Node, names: Names) -> Node | None:
+    def _touched(self, node: Node, names: Names) -> Node | None:
         if not changes(node, self.changed):
             return None
         match node:
@@ -99,7 +140,7 @@ class _Applied:
             case _:
                 assert_never(node)
 
-    def either(self, node: Node, names: Names) -> Node:
+    def _either(self, node: Node, names: Names) -> Node:
         match node:
             case Scan():
                 return scan.either(node, names, self)

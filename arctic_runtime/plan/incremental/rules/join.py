@@ -6,16 +6,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, new, old, some
+from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, new, old
 from arctic_runtime.plan.incremental.rules.partners import (
     affected_left,
+    expressible,
     pairs_of_either,
     partner_images,
     partners_of_changed,
+    rows_of_either,
     touched_by,
 )
 from arctic_runtime.plan.incremental.rules.terms import present, project, select, signed, union, weighted
-from arctic_runtime.plan.incremental.tree import Join, Node, SemiJoin, UnionAll, column, columns
+from arctic_runtime.plan.incremental.tree import Explode, Join, Node, SemiJoin, UnionAll, column, columns
 
 
 def delta(node: Join, of: Inputs) -> Node:
@@ -36,12 +38,10 @@ def touched(node: Join, names: Names, of: Inputs) -> Node:
         return present(of.touched(halves(node), names))
     terms: list[Node] = []
     if has_changes(node.left, of):
-        terms.append(touched_by(node.left, node.right, node.on, names, of))
-        terms.extend(_padded(of.touched(node.left, _of_left(node, names)), node, names))
+        terms.append(touched_by(node.left, node.right, node.on, names, of, _outer(node, names)))
     if has_changes(node.right, of):
         terms.append(touched_by(node.right, node.left, node.on, names, of))
-        terms.extend(_padded(touched_by(node.right, node.left, node.on, _of_left(node, names), of), node, names))
-    return present(union(terms, names))
+    return _or_alone(present(union(terms, names)), node, names)
 
 
 def either(node: Join, names: Names, of: Inputs) -> Node:
@@ -49,9 +49,9 @@ def either(node: Join, names: Names, of: Inputs) -> Node:
         return select(node, names)
     if node.kind == "full":
         return of.either(halves(node), names)
-    pairs = pairs_of_either(node.left, node.right, node.on, names, of)
-    padded = _padded(of.either(node.left, _of_left(node, names)), node, names)
-    return present(union((pairs, *padded), names))
+    if _outer(node, names) and not set(names) <= set(expressible(node.left, node.right, node.on)):
+        return _or_alone(rows_of_either(node, names, of), node, names)
+    return _or_alone(pairs_of_either(node.left, node.right, node.on, names, of), node, names)
 
 
 def halves(node: Join) -> UnionAll:
@@ -75,15 +75,30 @@ def _replaced_by_right(node: Join, of: Inputs) -> list[Node]:
     ]
 
 
-def _padded(rows: Node | None, node: Join, names: Names) -> list[Node]:
-    """The rows of a left join's left side as they are without a partner, where that shows in the columns asked for."""
-    if rows is None or node.kind == "inner" or set(names) <= set(columns(node.left)):
-        return []
-    return [project(rows, [_or_null(name, node.left) for name in names])]
+def _outer(node: Join, names: Names) -> bool:
+    """Whether it shows in these columns that a row on the left has no partner."""
+    return node.kind == "left" and not set(names) <= set(columns(node.left))
 
 
-def _of_left(node: Join, names: Names) -> Names:
-    return some(tuple(name for name in names if name in columns(node.left)), node.left)
+def _or_alone(rows: Node, node: Join, names: Names) -> Node:
+    """The rows, and each once more as it is without a partner, where that shows.
+
+    That reads what they are made of once, whereas a union of both would read it twice, at every join anew.
+    """
+    if not _outer(node, names):
+        return rows
+    own = columns(node.left)
+    paired = f"{_PAIRED}{next(name for name in names if name not in own)}"
+    both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
+    shown = ((name, column(name) if name in own else _if(paired, name)) for name in names)
+    return project(both, list(shown))
+
+
+_PAIRED = "__arctic_paired_"
+
+
+def _if(paired: str, name: str) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=column(paired), true=column(name))])
 
 
 def _or_null(name: str, node: Node) -> tuple[str, exp.Expr]:

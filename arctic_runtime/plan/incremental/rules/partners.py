@@ -62,8 +62,10 @@ def partners_of_changed(node: Node, other: Node, on: exp.Expr | None, of: Inputs
     return within(node, other, on, lambda names: present(of.touched(other, names)))
 
 
-def touched_by(side: Node, other: Node, on: exp.Expr | None, names: Names, of: Inputs) -> Node:
-    """Columns of the pairs whose row on one side changed.
+def touched_by(
+    side: Node, other: Node, on: exp.Expr | None, names: Names, of: Inputs, keeps_alone: bool = False
+) -> Node:
+    """Columns of the pairs whose row on one side changed, and of rows of that side without a partner if `keeps_alone`.
 
     Where that side has all these columns, or columns that they equal, its changes alone tell their values; that may be
     more than there are pairs, but the other side is not read.
@@ -75,10 +77,12 @@ def touched_by(side: Node, other: Node, on: exp.Expr | None, names: Names, of: I
     link = _linking(on, side, _own(side, names), other, _own(other, names))
     changed = _own(side, (*names, *used(link)))
     rest = of.either(other, some(_own(other, (*names, *used(link))), other))
-    if not changed:
+    if not changed and not keeps_alone:
         return select(rest, names)
-    rows = present(of.touched(side, changed))
+    rows = present(of.touched(side, some(changed, side)))
     rest = within(rest, rows, link, lambda found: select(rows, found))
+    if keeps_alone:
+        return select(Join("left", rows, rest, link), names)
     if set(names) <= set(columns(other)):
         return select(SemiJoin("semi", rest, rows, link), names)
     return select(Join("inner", rows, rest, link), names)
@@ -120,9 +124,14 @@ def pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: Names, 
         if set(names) <= set(stands_for):
             below = of.either(side, _once(stands_for[name] for name in names))
             return project(below, [(name, column(stands_for[name])) for name in names])
-    link = _linking(on, left, _own(left, names), right, _own(right, names))
-    one, two = (of.either(side, _own(side, (*names, *used(link)))) for side in (left, right))
-    return select(Join("inner", one, two, link), names)
+    return rows_of_either(Join("inner", left, right, on), names, of)
+
+
+def rows_of_either(node: Join, names: Names, of: Inputs) -> Node:
+    """Columns of the pairs before or after, and of a left join's rows that had or have no partner at all."""
+    link = _linking(node.on, node.left, _own(node.left, names), node.right, _own(node.right, names))
+    one, two = (of.either(side, some(_own(side, (*names, *used(link))), side)) for side in (node.left, node.right))
+    return select(Join(node.kind, one, two, link), names)
 
 
 def _linking(on: exp.Expr | None, left: Node, of_left: Names, right: Node, of_right: Names) -> exp.Expr | None:

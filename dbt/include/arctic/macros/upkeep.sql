@@ -4,6 +4,10 @@
   {%- for line in adapter.arctic_compact(model, mode) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}
 
+{% macro arctic_split(model) -%}
+  {%- for line in adapter.arctic_split(model) -%}{%- do log(line, info=true) -%}{%- endfor -%}
+{%- endmacro %}
+
 {% macro arctic_expire(model) -%}
   {%- for line in adapter.arctic_expire(model) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}

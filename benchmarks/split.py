@@ -1,0 +1,66 @@
+"""Splitting one node of sixteen, against splitting all of them, which writes the whole table anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from arctic_runtime.files import observe_files
+from arctic_runtime.model.compaction import Relevel
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.split import split
+from arctic_runtime.spark.compaction import relevel
+from arctic_runtime.spark.run import Run
+from benchmarks.lake import Lake, events_model, lake
+from benchmarks.measure import Measurement, ratio, side_by_side
+
+NODES = 16
+MOST = 1.5
+"""Times the sixteenth part of what all nodes take."""
+
+
+def measure(rows: int, rounds: int = 2) -> list[Measurement]:
+    """What one node takes, in parts of what a sixteenth of all takes; another node, and another level, each round."""
+    with lake(rows) as bench:
+        bench.fill_events()
+        one, all_ = (_filled(bench, name) for name in ("one", "all"))
+        nodes = iter(range(NODES))
+        actions = {"one": lambda: _split_one(bench, one, next(nodes)), "all": partial(_split_all, bench, all_)}
+        times = side_by_side(actions, rounds)
+        if bench.rows != bench.spark.table(str(one.table)).count():
+            raise AssertionError("rows were lost or came twice")
+        detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
+        label = f"split of one node of {NODES}, {rows:,} rows / a sixteenth of the table"
+        return [Measurement(label, NODES * ratio(times, "one", "all"), "x", MOST, False, detail)]
+
+
+def _filled(bench: Lake, name: str) -> Model:
+    model = events_model(name, nodes=NODES, compaction="off", node_bytes=1)
+    bench.run(model)
+    return model
+
+
+def _planned(bench: Lake, model: Model) -> Relevel:
+    """All nodes one level deeper, in one step."""
+    table = observe_files(bench.reader, model.base)
+    assert table is not None
+    steps = [step for step in split(model, table).steps if isinstance(step, Relevel)]
+    depth = min(max(value.transform.parameter or 1 for value in node.partition) for node in table.nodes).bit_length()
+    return replace(steps[0], nodes=table.nodes, depth=depth, default_depth=depth, whole=True)
+
+
+def _split_one(bench: Lake, model: Model, index: int) -> None:
+    step = _planned(bench, model)
+    chosen = [node for node in step.nodes if [value.value for value in node.partition] == [str(index)]]
+    nodes = tuple(node for node in chosen if node.partition[0].transform.parameter == NODES)
+    depth = NODES.bit_length()
+    _perform(bench, model, replace(step, nodes=nodes, depth=depth, default_depth=depth - 1, whole=False))
+
+
+def _split_all(bench: Lake, model: Model) -> None:
+    _perform(bench, model, _planned(bench, model))
+
+
+def _perform(bench: Lake, model: Model, step: Relevel) -> None:
+    run = Run(model, bench.reader, lambda: bench.spark)
+    relevel(step, run, run.observe())
