@@ -11,19 +11,20 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from arctic_runtime import drawing, inspect
 from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError
 from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
 from arctic_runtime.model.names import named_table
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.compaction import describe_plan
+from arctic_runtime.plan.compaction import describe_plan, plan_waste
 from arctic_runtime.plan.expiry import describe_expiry
 from arctic_runtime.plan.upkeep import read_age
 
@@ -183,15 +184,40 @@ def _lookup(desk: Desk) -> Answer:
 
 
 def _compact(desk: Desk) -> Answer:
+    """One model by its name, or several by what their readers lose; those not built yet are left out of all."""
+    if len(desk.options.models) == 1:
+        return _compact_one(desk, desk.project.one(desk.options.models[0]))
+    answers: dict[str, Answer] = {}
+    for model in _most_hurt_first(desk):
+        try:
+            answers[str(model.table)] = _compact_one(desk, model)
+        except CommitConflict as conflict:
+            answers[str(model.table)] = Answer({"conflict": str(conflict)}, (str(conflict),), DIFFERENT)
+    lines = [line for table, answer in answers.items() for line in (f"{table}:", *(f"  {of}" for of in answer.lines))]
+    code = max((answer.code for answer in answers.values()), default=DONE)
+    return Answer({table: answer.data for table, answer in answers.items()}, tuple(lines), code)
+
+
+def _compact_one(desk: Desk, model: Model) -> Answer:
     from arctic_runtime.spark.compaction import compact, plan_compaction
 
-    run = desk.run(desk.project.one(desk.options.model))
+    run = desk.run(model)
     if desk.options.plan:
         _, plan = plan_compaction(run, desk.options.mode)
         return Answer(asdict(plan), tuple(describe_plan(plan)))
-    done = compact(run, desk.options.mode)
+    done = compact(run, desk.options.mode, functools.partial(_say, desk))
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
     return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"]))
+
+
+def _most_hurt_first(desk: Desk) -> list[Model]:
+    from arctic_runtime.spark.compaction import plan_compaction
+
+    found: list[tuple[int, Model]] = []
+    for model in desk.project.select(desk.options.models):
+        with suppress(ConfigError) if desk.options.all else nullcontext():
+            found.append((plan_waste(plan_compaction(desk.run(model), desk.options.mode)[1]), model))
+    return [model for _, model in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def _split(desk: Desk) -> Answer:
@@ -287,7 +313,6 @@ def _parser() -> argparse.ArgumentParser:
         ("history", "the versions of a table"),
         ("changes", "change rows between two versions"),
         ("lookup", "one row by its key"),
-        ("compact", "put small files together and take deleted rows out of files"),
         ("split", "cut nodes that outgrew their limit in two, and put small ones together"),
         ("expire", "let old snapshots go that nobody needs"),
         ("restore", "go back to an earlier version, as a new change"),
@@ -298,7 +323,10 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.choices["status"]
     status.add_argument("--tree", action="store_true", help="draw the nodes of the largest partition")
     status.add_argument("--partition", metavar="P", help="draw the nodes of this one, as `--plan` names partitions")
-    compact = commands.choices["compact"]
+    compact = add("compact", "put small files together and take deleted rows out of files")
+    chosen = compact.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("models", nargs="*", default=[], metavar="MODEL", help="one, or several by what readers lose")
+    chosen.add_argument("--all", action="store_true", help="every model that was built")
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
     for command in ("compact", "split", "expire"):
         commands.choices[command].add_argument(

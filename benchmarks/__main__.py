@@ -9,10 +9,12 @@ from pathlib import Path
 
 from benchmarks import (
     analysis,
+    compaction,
     flatness,
     handwritten,
     layers,
     lookup,
+    many_commits,
     newest,
     overhead,
     planner,
@@ -31,6 +33,8 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "newest": lambda options: newest.measure(4 * options.rows),
     "lookup": lambda options: lookup.measure(options.rows),
     "flatness": lambda options: flatness.measure(options.rows),
+    "compaction": lambda options: compaction.measure(options.rows),
+    "many_commits": lambda options: many_commits.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),

@@ -9,9 +9,11 @@ from typing import Literal
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform
+from arctic_runtime.model.version import Version
 
 CompactionMode = Literal["auto", "minor", "major", "full"]
 Way = Literal["join", "sort"]
+Meeting = Literal["hash", "sort"]
 Direction = Literal["split", "unite"]
 
 
@@ -168,7 +170,80 @@ class Relevel:
     buckets: tuple[int, ...] = ()
 
 
-CompactionStep = Fold | Rewrite | Relevel
+@dataclass(frozen=True, order=True)
+class NodeRange:
+    """Nodes from `first` to `last`, by their buckets and whatever their partitions."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A merge that somebody began on a branch of a base: up to which change snapshot, and what nodes it has done."""
+
+    branch: str
+    end: int
+    done: frozenset[NodeRange]
+
+
+@dataclass(frozen=True)
+class Renew:
+    """The changes after `start` and up to `end` come into a base while all of its nodes are written anew.
+
+    One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
+    nodes is one commit, on a branch where there are several. They become the table if its head still is `expected`.
+    Changes are held in memory where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those
+    of the files' spec, the bucket last. `order` is what rows are sorted by inside a node, nothing where they stay as
+    they come. Ranges in `done` are on the branch already. `bytes` are the base's, which are read and written once;
+    `waste` are those of the changes, which every reader lays over it until then.
+    """
+
+    table: TableName
+    expected: int
+    start: Version
+    end: Version
+    commits: int
+    rows: int
+    bytes: int
+    waste: int
+    spec: int
+    transforms: tuple[Transform, ...]
+    ranges: tuple[NodeRange, ...]
+    done: tuple[NodeRange, ...]
+    meeting: Meeting
+    order: tuple[str, ...]
+    reason: str
+
+    @property
+    def branch(self) -> str:
+        """One name for one piece of work, so that whoever goes on with it finds it."""
+        return renewal_branch(self.expected, self.end.snapshot)
+
+    @property
+    def remaining(self) -> tuple[NodeRange, ...]:
+        return tuple(part for part in self.ranges if part not in self.done)
+
+
+RENEWAL_PREFIX = "arctic_renew_"
+
+
+def renewal_branch(expected: int, end: int) -> str:
+    """The branch on which a base at one snapshot is merged to one change snapshot."""
+    return f"{RENEWAL_PREFIX}{expected}_{end}"
+
+
+def renewal_end(branch: str, expected: int) -> int | None:
+    """The change snapshot that a branch of a base is being merged to; None where it is no such branch of `expected`."""
+    start = f"{RENEWAL_PREFIX}{expected}_"
+    end = branch.removeprefix(start)
+    return int(end) if branch.startswith(start) and end.isdecimal() else None
+
+
+CompactionStep = Fold | Renew | Rewrite | Relevel
 
 
 @dataclass(frozen=True)
@@ -193,6 +268,12 @@ def describe_compaction(step: CompactionStep) -> str:
     match step:
         case Fold(table, commits, rows, size, reason):
             return f"merge {commits} commit(s) of {rows:,} change rows, {size:,} bytes, into {table}: {reason}"
+        case Renew():
+            again = f", {len(step.done)} of {len(step.ranges)} part(s) done before" if step.done else ""
+            return (
+                f"write {step.table} anew, {step.bytes:,} bytes, with {step.commits} commit(s) of {step.rows:,} change "
+                f"rows merged in{again}: {step.reason}"
+            )
         case Rewrite(table, _, way, nodes, _, files, size, _, _, _, reason):
             done = f"join {files} small" if way == "join" else f"rewrite {files}"
             return f"{done} files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.model.compaction import (
+    Begun,
     CompactionMode,
     CompactionPlan,
     CompactionStep,
@@ -15,6 +16,7 @@ from arctic_runtime.model.compaction import (
     Fold,
     LeftAlone,
     Place,
+    Renew,
     Rewrite,
     TableFiles,
     Way,
@@ -26,6 +28,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.groups import COMMIT_BYTES, OPEN_BYTES, groups
 from arctic_runtime.plan.relevel import why_not_split
+from arctic_runtime.plan.renewal import renewal
 from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, moves_of, relevels, worth_it
 from arctic_runtime.plan.trees import Unit, bucket_counts, units
 
@@ -42,6 +45,7 @@ def compaction(
     files: Sequence[TableFiles],
     mode: CompactionMode,
     done: Collection[Place] = (),
+    begun: Sequence[Begun] = (),
 ) -> CompactionPlan:
     """What is to be done to the tables whose files are `files`, and why the rest is left alone.
 
@@ -50,9 +54,12 @@ def compaction(
     merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
     outgrow their limit, and put small ones together. Places in `done` are left alone.
     """
-    steps: list[CompactionStep] = list(_folds(model, state)) if mode in ("major", "full") else []
+    steps: list[CompactionStep] = list(_merges(model, state, files, mode, begun)) if mode in ("major", "full") else []
     left: list[LeftAlone] = []
+    renewed = [step.table for step in steps if isinstance(step, Renew)]
     for table in files:
+        if table.table in renewed:
+            continue
         found, others = _planned(table, _limits(model, table, mode), model, mode, done)
         steps += found
         left += others
@@ -67,7 +74,7 @@ def done_by(performed: Iterable[CompactionStep]) -> set[Place]:
     """
     times: Counter[Place] = Counter()
     for step in performed:
-        if not isinstance(step, Fold):
+        if not isinstance(step, Fold | Renew):
             under = step.spec if isinstance(step, Rewrite) else None
             is_mixed = under is not None and any(node.spec != under for node in step.nodes)
             times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
@@ -95,11 +102,17 @@ def describe_plan(plan: CompactionPlan) -> list[str]:
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
-        if isinstance(step, Rewrite) and step.waste:
+        if isinstance(step, Renew | Rewrite) and step.waste:
             lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
     lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in plan.left[:SHOWN_NODES]]
     more = len(plan.left) - SHOWN_NODES
     return [*lines, *([f"and {more} more node(s) are left alone"] if more > 0 else [])] or ["nothing to do"]
+
+
+def plan_waste(plan: CompactionPlan) -> int:
+    """What readers of a table pay until everything planned is done, in bytes, files to open counted as some."""
+    folded = sum(step.bytes for step in plan.steps if isinstance(step, Fold))
+    return folded + sum(step.waste for step in plan.steps if isinstance(step, Renew | Rewrite))
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,15 @@ def _limits(model: Model, table: TableFiles, mode: CompactionMode) -> _Limits:
     if table.table == model.table.changes:
         return _Limits(1 if asked else wanted.change_files, 1.0)
     return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, mode == "full")
+
+
+def _merges(
+    model: Model, state: TableState, files: Sequence[TableFiles], mode: CompactionMode, begun: Sequence[Begun]
+) -> Iterator[Fold | Renew]:
+    """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
+    base = next((table for table in files if table.table == model.base), None)
+    anew = renewal(model, state, base, mode == "full", begun) if base is not None else None
+    yield from [anew] if anew is not None else _folds(model, state)
 
 
 def _folds(model: Model, state: TableState) -> Iterator[Fold]:

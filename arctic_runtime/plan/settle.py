@@ -6,11 +6,12 @@ table to it; where nothing is behind there are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import BaseState, ChangeTableState, Stranger, TableState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
 from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -22,6 +23,12 @@ FOLD_FRACTION = 0.25
 
 FOLD_COMMITS = 50
 """Unmerged commits from which on they are merged, however small: each is at least one file to open."""
+
+MERGED_ROWS = 500_000
+"""About so many rows of a base does a merge go past in a second on two cores."""
+
+MOST_RELAXED = 4.0
+"""Where commits come faster than merges could keep up with, so many times as much may wait at the most."""
 
 BRANCH_PREFIX = "arctic_"
 
@@ -116,11 +123,26 @@ def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool)
     return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
 
 
+def relaxation(base_rows: int, pending: Sequence[Commit]) -> float:
+    """How many times as much as usual may wait unmerged, since it is a run that merges and writers would wait for it.
+
+    1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
+    come, up to `MOST_RELAXED`, and falls as smoothly when they slow down.
+    """
+    between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
+    if between <= 0:
+        return 1.0
+    return min(MOST_RELAXED, max(1.0, math.sqrt(base_rows / MERGED_ROWS / between)))
+
+
 def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:
+    assert base.merged is not None
     pending = changes.after(base.merged)
     if not changes.keeps(base.merged):
         return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
-    return len(pending) >= FOLD_COMMITS or changes.rows_after(base.merged) > FOLD_FRACTION * base.rows
+    times = relaxation(base.rows, pending)
+    many = changes.rows_after(base.merged) > times * FOLD_FRACTION * base.rows
+    return many or len(pending) >= times * FOLD_COMMITS
 
 
 def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:

@@ -72,7 +72,6 @@ def swap_in(
     Raises CommitConflict where another writer was faster: the table is then as that writer left it.
     """
     branch = f"{BRANCH_PREFIX}{token}"
-    what = f"commit {branch} to {table}"
     parts = {"table": name(*table.parts), "branch": name(branch)}
     run(
         spark,
@@ -80,14 +79,19 @@ def swap_in(
     )
     try:
         result = write(table.branch(branch))
-        try:
-            fast_forward(spark, table, branch)
-        except (ArcticError, *SPARK_ERRORS) as error:
-            if not _went_through(spark, table, branch, what, error):
-                raise
+        publish(spark, table, branch)
         return result
     finally:
-        _clear_away(spark, table, branch)
+        clear_away(spark, table, branch)
+
+
+def publish(spark: SparkSession, table: TableName, branch: str) -> None:
+    """Makes a branch the table, also where the answer to that gets lost; raises CommitConflict if main has moved."""
+    try:
+        fast_forward(spark, table, branch)
+    except (ArcticError, *SPARK_ERRORS) as error:
+        if not _went_through(spark, table, branch, f"commit {branch} to {table}", error):
+            raise
 
 
 def overwrite(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
@@ -132,7 +136,7 @@ def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ..
         _drop_branch(spark, table, branch)
 
 
-def _clear_away(spark: SparkSession, table: TableName, branch: str) -> None:
+def clear_away(spark: SparkSession, table: TableName, branch: str) -> None:
     """Drops a branch that has served; what was done stays done where that fails, and a later run drops it."""
     for _ in range(DROP_ATTEMPTS):
         with suppress(ArcticError, *SPARK_ERRORS):

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import SparkSession
+from typing_extensions import assert_never
 
+from arctic_runtime.begun import observe_begun
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.files import observe_files, observe_totals
 from arctic_runtime.model.compaction import (
@@ -18,11 +20,14 @@ from arctic_runtime.model.compaction import (
     CompactionStep,
     Fold,
     Node,
+    NodeRange,
     PartitionValue,
     Place,
     Relevel,
+    Renew,
     Rewrite,
     TableFiles,
+    describe_compaction,
 )
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
@@ -33,6 +38,7 @@ from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.plan.split import split as split_alone
 from arctic_runtime.spark.commit import swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
+from arctic_runtime.spark.renewal import renew
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.split import beside, rewriting
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
@@ -58,7 +64,8 @@ def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) 
     if state.changes is None or state.base is None:
         raise ConfigError(f"{run.model.table} was not built yet; run it first")
     tables = _observed(run, (run.model.base, run.model.table.changes))
-    return state, compaction(run.model, state, tables, mode, frozenset(done))
+    begun = observe_begun(run.reader, run.model.base)
+    return state, compaction(run.model, state, tables, mode, frozenset(done), begun)
 
 
 def is_due(run: Run) -> bool:
@@ -99,21 +106,22 @@ def split(run: Run) -> Compacted:
     return _performed(run, partial(plan_split, run))
 
 
-def compact(run: Run, mode: CompactionMode) -> Compacted:
+def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
+    `tell` is given a line for people when a step begins, and after each part of one that has several.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
-    return _performed(run, partial(plan_compaction, run, mode))
+    return _performed(run, partial(plan_compaction, run, mode), tell)
 
 
-def _performed(run: Run, planned: Planner) -> Compacted:
+def _performed(run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None) -> Compacted:
     performed: list[CompactionStep] = []
     lost = 0
     while True:
         try:
-            step = _next_step(run, planned, performed)
+            step = _next_step(run, planned, performed, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
@@ -125,24 +133,39 @@ def _performed(run: Run, planned: Planner) -> Compacted:
         performed.append(step)
 
 
-def _next_step(run: Run, planned: Planner, performed: Sequence[CompactionStep]) -> CompactionStep | None:
+def _next_step(
+    run: Run, planned: Planner, performed: Sequence[CompactionStep], tell: Callable[[str], None]
+) -> CompactionStep | None:
     """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
         perform(stale, run.context(state))
     state, plan = planned(done_by(performed))
-    has_folded = any(isinstance(step, Fold) for step in performed)
-    for step in plan.steps:
-        if isinstance(step, Rewrite):
-            _rewrite(step, run.context(state))
-            return step
-        if isinstance(step, Relevel):
-            relevel(step, run, state)
-            return step
-        if not has_folded:
+    has_merged = any(isinstance(step, Fold | Renew) for step in performed)
+    step = next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
+    if step is not None:
+        tell(describe_compaction(step))
+        _perform(step, run, state, tell)
+    return step
+
+
+def _perform(step: CompactionStep, run: Run, state: TableState, tell: Callable[[str], None]) -> None:
+    match step:
+        case Fold():
             run.settled(state, fold=True)
-            return step
-    return None
+        case Renew():
+            renew(step, run.context(state), lambda part: tell(_done(step, part)))
+            run.settled(run.observe())
+        case Rewrite():
+            _rewrite(step, run.context(state))
+        case Relevel():
+            relevel(step, run, state)
+        case _:
+            assert_never(step)
+
+
+def _done(step: Renew, part: NodeRange) -> str:
+    return f"  nodes {part} of {step.table} are done, part {step.ranges.index(part) + 1} of {len(step.ranges)}"
 
 
 def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:

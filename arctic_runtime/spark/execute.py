@@ -71,7 +71,7 @@ _TABLE_DEFAULTS = {
     "write.parquet.compression-codec": "zstd",
 }
 # A base that is partitioned as well as bucketed is not shuffled either.
-_JOINED_AS_IT_LIES = {
+JOINED_AS_IT_LIES = {
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
@@ -237,20 +237,20 @@ def _create(
         properties=property_list(properties.items()),
         view=name(view),
     )
-    settings = {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in summary.items()}
+    said = {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in summary.items()}
     rows.createOrReplaceTempView(view)
     try:
-        with _settings(spark, {**settings, "spark.sql.iceberg.distribution-mode": "none"}):
+        with settings(spark, {**said, "spark.sql.iceberg.distribution-mode": "none"}):
             attempt(lambda: spark.sql(create).collect(), f"create {table}")
     finally:
         spark.catalog.dropTempView(view)
 
 
 @contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Settings of this session for a while; each thread has a session of its own, so they can't leak."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
         spark.conf.set(key, value)
     try:
         yield
@@ -282,7 +282,7 @@ def _node_count(changes: DataFrame, size: int, context: Context) -> int:
     nodes = config.nodes or node_count(size, parallelism, config.node_bytes)
     if config.nodes or nodes == 1 or not config.partition_by:
         return nodes
-    values = [_transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
+    values = [transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
     partitions = changes.select(*values).distinct().count()
     return node_count(size // max(1, partitions), parallelism, config.node_bytes)
 
@@ -316,12 +316,12 @@ def _laid_out(rows: DataFrame, model: Model, transforms: Sequence[Transform]) ->
     """Rows put together by partition and node, and sorted, as the base's files are to be."""
     if not transforms:
         return rows
-    values = [_transform_value(model.table.catalog, transform) for transform in transforms]
+    values = [transform_value(model.table.catalog, transform) for transform in transforms]
     order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
     return rows.repartition(*values).sortWithinPartitions(*values, *order)
 
 
-def _transform_value(catalog: str, transform: Transform) -> Expression:
+def transform_value(catalog: str, transform: Transform) -> Expression:
     source = column(transform.column)
     if transform.unit == "identity":
         return source
@@ -413,7 +413,7 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where
     )
     gone.createOrReplaceTempView(view)
     try:
-        with _settings(spark, _JOINED_AS_IT_LIES):
+        with settings(spark, JOINED_AS_IT_LIES):
             write_once(lambda: spark.sql(delete).collect(), delete)
     finally:
         spark.catalog.dropTempView(view)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.spark import commit, compaction, execute
+from arctic_runtime.spark import commit, compaction, execute, renewal
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
@@ -20,6 +20,7 @@ EFFECTS = (
     (execute, "attempt"),
     (execute, "write_once"),
     (compaction, "write_once"),
+    (renewal, "write_once"),
 )
 """Whatever changes a table goes through one of these."""
 

@@ -9,7 +9,7 @@ import pytest
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.files import observe_files
 from arctic_runtime.inspect import lookup, status
-from arctic_runtime.model.compaction import CompactionMode, Fold, Node, Rewrite
+from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
 from arctic_runtime.plan import compaction as planning
 from arctic_runtime.spark import commit, execute
 from arctic_runtime.spark import compaction as compacting
@@ -83,7 +83,7 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
         assert sum(file.deleted for file in stored) == 4
         assert sum(file.rows for file in stored) == len(shop.rows) + 4
     done = shop.compact("full")
-    assert isinstance(done.steps[0], Fold) == (merge == "on_read")
+    assert isinstance(done.steps[0], Renew) == (merge == "on_read")
     assert done.plan.steps == ()
     files = [file for node in shop.nodes() for file in node.files]
     assert (len(files), sum(file.rows for file in files)) == (len(shop.nodes()), len(shop.rows))

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from arctic_runtime import cli
-from arctic_runtime.errors import ConfigError, CorruptState
+from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
+from arctic_runtime.model.compaction import CompactionPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.spark import compaction
+from arctic_runtime.spark.compaction import Compacted
 
 Arctic = Callable[..., tuple[int, str, str]]
 
@@ -79,6 +82,7 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["status", "--nonsense"],
         ["explain", "ods", "dwd"],
         ["compact"],
+        ["compact", "ods", "--all"],
         ["restore", "ods"],
         ["savepoint", "ods"],
         ["overwrite", "ods", "--from", "t"],
@@ -199,6 +203,31 @@ def test_a_plan_of_compaction_tells_what_is_left_alone_and_why_without_spark(arc
     )
     code, _, err = arctic("compact", "nothing", "--plan")
     assert (code, err) == (2, "arctic compact: lake.dwd.nothing was not built yet; run it first\n")
+
+
+def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_race_stops_none(
+    arctic: Arctic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def compact(run: Any, mode: str, tell: Callable[[str], None]) -> Compacted:
+        begun.append(run.model.table.name)
+        tell(f"at work on {run.model.table.name}, {mode}")
+        if run.model.table.name == "dwd":
+            raise CommitConflict("others were faster")
+        return Compacted((), CompactionPlan((), ()))
+
+    monkeypatch.setattr(compaction, "compact", compact)
+    code, out, _ = arctic("compact", "ods", "dwd", "--mode", "full")
+    assert (code, begun) == (1, ["dwd", "ods"])
+    assert out == (
+        "at work on dwd, full\nat work on ods, full\n"
+        "lake.dwd.dwd:\n  others were faster\nlake.dwd.ods:\n  lake.dwd.ods: nothing to do\n"
+    )
+    code, out, _ = arctic("compact", "--all", "--plan", "--json")
+    assert code == 0
+    assert sorted(json.loads(out)) == ["lake.dwd.dwd", "lake.dwd.ods"]
+    assert arctic("compact", "ods", "nothing")[0] == 2
 
 
 def test_a_plan_of_expiry_tells_what_is_kept_for_whom_without_spark(arctic: Arctic) -> None:

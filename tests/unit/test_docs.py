@@ -19,14 +19,15 @@ import pytest
 import yaml
 
 from arctic_runtime import observe
+from arctic_runtime.begun import RENEWED
 from arctic_runtime.cli import _COMMANDS, _parser
 from arctic_runtime.model import step, table
 from arctic_runtime.model.columns import RESERVED, Column
-from arctic_runtime.model.compaction import CompactionMode
+from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.nodes import MAX_DEPTH
-from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, settle
+from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, renewal, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
@@ -351,7 +352,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
         ),
         KEY_PROPERTY,
         *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
-        *("arctic.table", "arctic.changes"),
+        *("arctic.table", "arctic.changes", RENEWED),
     }
 
 
@@ -360,6 +361,7 @@ def test_the_thresholds_of_merging_are_told() -> None:
     assert settle.FOLD_FRACTION == 0.25
     assert "more than a quarter of the base's rows" in text
     assert f"{settle.FOLD_COMMITS} commits or more" in text
+    assert f"up to {settle.MOST_RELAXED:g} times as much may wait" in text
 
 
 def test_thresholds_of_compaction_are_told() -> None:
@@ -374,6 +376,11 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"{groups.OPEN_BYTES // mib} MiB for a file to open" in text
     assert f"A commit counts as {groups.COMMIT_BYTES // mib} MiB" in text
     assert f"once {expiry.WORTH_EXPIRING} of its snapshots may go" in text
+    assert f"change rows of {renewal.RENEWED_SHARE:.0%} of the base's rows or more" in text
+    assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
+    assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
+    assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
+    assert f"`{RENEWAL_PREFIX}…`" in text
     assert f"up to {groups.GROUP_NODES} nodes and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
 
 

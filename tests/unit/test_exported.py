@@ -19,8 +19,9 @@ SURFACE = {
     "SourceError",
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
-    "model.compaction": "CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold LeftAlone "
-    "Node PartitionValue Place Relevel Rewrite Specs TableFiles Way describe_compaction",
+    "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
+    "LeftAlone Meeting Node NodeRange PartitionValue Place RENEWAL_PREFIX Relevel Renew Rewrite Specs TableFiles Way "
+    "describe_compaction renewal_branch renewal_end",
     "model.expiry": "Expire ExpiryPlan Kept Snapshot Snapshots",
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view "
@@ -34,7 +35,8 @@ SURFACE = {
     "OnSchemaChange Refresh Retention Transform Unit",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.checks": "over",
-    "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look small_limit",
+    "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "
+    "small_limit",
     "plan.configure": "KEYS configure user_keys",
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED DECLARED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
@@ -58,13 +60,14 @@ SURFACE = {
     "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_SHARE SMALL_NODE_BYTES TARGET_PROPERTY "
     "format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
+    "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.savepoint": "dropped find_savepoint savepoint",
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_age read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
-    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION settle stale_branches",
+    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
 }
 WITHOUT_SPARK = (
     "arctic_runtime",

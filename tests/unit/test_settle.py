@@ -20,7 +20,16 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN
 from arctic_runtime.plan.layout import LAYOUT, layout_text
-from arctic_runtime.plan.settle import BRANCH_PREFIX, FOLD_COMMITS, FOLD_FRACTION, settle, stale_branches
+from arctic_runtime.plan.settle import (
+    BRANCH_PREFIX,
+    FOLD_COMMITS,
+    FOLD_FRACTION,
+    MERGED_ROWS,
+    MOST_RELAXED,
+    relaxation,
+    settle,
+    stale_branches,
+)
 
 TABLE = TableName("lake", "dwd", "orders")
 COLUMNS = (Column("id", "int"), Column("value", "int"))
@@ -46,6 +55,33 @@ def a_base(merged: Version | None, rows: int = 100, snapshot: int = 7) -> BaseSt
 
 def a_view(base: int, merged: int, head: int, columns: tuple[Column, ...] = COLUMNS) -> ViewState:
     return ViewState(columns, base, 100 + merged, 100 + head)
+
+
+def every(seconds: float, count: int = 10) -> list[Commit]:
+    """Commits of one row, so many seconds apart."""
+    return [Commit(v(i), None, "append", 1, 10, {}, round(1000 * seconds * i)) for i in range(2, 2 + count)]
+
+
+def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with() -> None:
+    """The base is one that a merge takes 20 seconds for."""
+    rows = 20 * MERGED_ROWS
+    found = [relaxation(rows, every(seconds)) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
+    assert found[:2] == [1.0, 1.0]
+    assert 1.0 < found[2] < 1.05
+    assert found[3:] == [2.0, 4.0, MOST_RELAXED]
+
+
+@pytest.mark.parametrize("pending", [[], every(1, 1), every(0), list(reversed(every(1)))])
+def test_where_times_tell_nothing_as_much_may_wait_as_ever(pending: list[Commit]) -> None:
+    assert relaxation(10**9, pending) == 1.0
+
+
+@pytest.mark.parametrize(("seconds", "folds"), [(60, True), (5, False)])
+def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: float, folds: bool) -> None:
+    for commits, expected in ((FOLD_COMMITS, folds), (2 * FOLD_COMMITS, True)):
+        log = ChangeTableState("log", COLUMNS, (a_log(5).commits[0], *every(seconds, commits)), {})
+        (step,) = settle(ON_READ, TableState(log, a_base(v(1), 20 * MERGED_ROWS)))
+        assert isinstance(step, MergeBase if expected else ReplaceView)
 
 
 @MODELS

@@ -1,0 +1,121 @@
+"""When changes are merged by writing the whole base anew, and how that is cut into parts that stay done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.compaction import Begun, Meeting, Node, NodeRange, Renew, TableFiles, renewal_branch
+from arctic_runtime.model.state import BaseState, ChangeTableState, TableState
+from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.model.version import Version
+
+RENEWED_SHARE = 0.05
+"""Change rows, as a part of the base's, from which on it is written anew: to delete and append costs as much then."""
+
+RENEWED_NODE_ROWS = 3
+"""So many change rows for each bucket leave hardly one without any, and a full compaction would write them all."""
+
+PART_BYTES = 1024 * 1024 * 1024
+MOST_PARTS = 16
+"""Parts have at least so many bytes, and there are no more of them: each reads all changes."""
+
+TASK_BYTES = 1024 * 1024 * 1024
+"""A bucket's nodes are one task; larger ones are merged by deleting and appending."""
+
+HELD_BYTES = 32 * 1024 * 1024
+"""Changes of a bucket, as stored, that a task holds in memory; more of them are sorted, which spills."""
+
+
+def renewal(
+    model: Model, state: TableState, files: TableFiles, is_full: bool, begun: Sequence[Begun] = ()
+) -> Renew | None:
+    """The pass that merges everything, or goes on with one that was begun; None where a fold does better or must do.
+
+    It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
+    """
+    changes, base = state.changes, state.base
+    if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
+        return None
+    transforms = _transforms(model, files.nodes)
+    if transforms is None:
+        return None
+    end, done = _end(changes, base, begun)
+    commits = [commit for commit in changes.after(base.merged) if commit.version.sequence <= end.sequence]
+    rows = sum(commit.rows for commit in commits)
+    sizes = _bucket_sizes(files.nodes, transforms[-1])
+    if not rows or max(sizes) > TASK_BYTES or not (done or _is_worth_it(rows, base, len(sizes), is_full, transforms)):
+        return None
+    size = sum(commit.bytes for commit in commits)
+    meeting: Meeting = "hash" if size // len(sizes) <= HELD_BYTES else "sort"
+    return Renew(
+        table=model.base,
+        expected=base.snapshot,
+        start=base.merged,
+        end=end,
+        commits=len(commits) if changes.keeps(base.merged) else max(len(commits), 2),
+        rows=rows,
+        bytes=sum(sizes),
+        waste=size,
+        spec=files.nodes[0].spec,
+        transforms=transforms,
+        ranges=tuple(_ranges(sizes)),
+        done=tuple(sorted(done)),
+        meeting=meeting,
+        order=_order(model, files),
+        reason=f"{rows:,} changes for {base.rows:,} rows are in nearly every file",
+    )
+
+
+def _is_worth_it(rows: int, base: BaseState, buckets: int, is_full: bool, transforms: Sequence[Transform]) -> bool:
+    """Keys are scattered over buckets, but not over partitions: changes may all be in the newest."""
+    is_everywhere = is_full and len(transforms) == 1 and rows >= RENEWED_NODE_ROWS * buckets
+    return is_everywhere or rows >= RENEWED_SHARE * base.rows
+
+
+def _transforms(model: Model, nodes: Sequence[Node]) -> tuple[Transform, ...] | None:
+    found = {(node.spec, tuple(value.transform for value in node.partition)) for node in nodes}
+    if len(found) != 1 or any(not value.type for node in nodes for value in node.partition):
+        return None
+    ((_, transforms),) = found
+    hashed = model.config.hash_key
+    is_hashed = transforms and transforms[-1].unit == "bucket" and hashed and same_name(transforms[-1].column, hashed)
+    return transforms if is_hashed else None
+
+
+def _end(changes: ChangeTableState, base: BaseState, begun: Sequence[Begun]) -> tuple[Version, frozenset[NodeRange]]:
+    """Up to where to merge: to where somebody began to, the newest of these, else to the newest version."""
+    assert changes.newest is not None
+    known = {commit.version.snapshot: commit.version for commit in changes.commits}
+    open_ones = [one for one in begun if one.end in known and one.branch == renewal_branch(base.snapshot, one.end)]
+    open_ones = [one for one in open_ones if one.done]
+    if not open_ones:
+        return changes.newest, frozenset()
+    latest = max(open_ones, key=lambda one: known[one.end].sequence)
+    return known[latest.end], latest.done
+
+
+def _bucket_sizes(nodes: Iterable[Node], bucket: Transform) -> list[int]:
+    sizes = [0] * (bucket.parameter or 1)
+    for node in nodes:
+        sizes[int(node.partition[-1].value or 0)] += node.bytes
+    return sizes
+
+
+def _ranges(sizes: Sequence[int]) -> Iterator[NodeRange]:
+    """All buckets in their order, the empty ones too, since rows may come into them."""
+    allowed = max(PART_BYTES, sum(sizes) // MOST_PARTS)
+    first, size = 0, 0
+    for bucket, more in enumerate(sizes):
+        if bucket > first and size + more > allowed:
+            yield NodeRange(first, bucket - 1)
+            first, size = bucket, 0
+        size += more
+    yield NodeRange(first, len(sizes) - 1)
+
+
+def _order(model: Model, files: TableFiles) -> tuple[str, ...]:
+    """Without a sort key rows are sorted only where a node has several files, which are cut by the primary key then."""
+    is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
+    order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
+    return tuple(order) if model.config.sort_key or is_cut else ()
