@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        answer = _COMMANDS[options.command](_desk(options))
+        alone = _WITHOUT_MODELS.get(options.command)
+        answer = alone(options) if alone else _COMMANDS[options.command](_desk(options))
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -220,6 +221,25 @@ def _restore(desk: Desk) -> Answer:
     return Answer(counts, (inspect.describe_restored(run.model, counts),))
 
 
+def _spark(options: argparse.Namespace) -> Answer:
+    """Starts, ends or shows the server that a target keeps; the project's models are not looked at."""
+    from arctic_runtime.spark import server
+    from dbt.adapters.arctic.project import load_profile
+
+    profile = load_profile(options.project_dir, options.profiles_dir, options.target)
+    if not profile.is_kept:
+        raise ConfigError(
+            "this target keeps no Spark server.\n  expected: method: connect and url: local\n"
+            f"  found: method: {profile.method}\n  what to do: write these two into the profile"
+        )
+    found = {"start": server.ensure, "stop": server.stop, "status": server.find}[options.action](profile)
+    if found is None:
+        return Answer({"running": False}, ("not running",), DIFFERENT if options.action == "status" else DONE)
+    is_there = options.action != "stop"
+    line = f"{'running' if is_there else 'stopped'}: process {found.pid}, port {found.port}, since {found.since}"
+    return Answer({"running": is_there, **found.shown()}, (line,))
+
+
 _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "verify": _verify,
     "explain": _explain,
@@ -232,6 +252,8 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "expire": _expire,
     "restore": _restore,
 }
+
+_WITHOUT_MODELS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {"spark": _spark}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -267,6 +289,8 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.choices["status"]
     status.add_argument("--tree", action="store_true", help="draw the nodes of the largest partition")
     status.add_argument("--partition", metavar="P", help="draw the nodes of this one, as `--plan` names partitions")
+    spark = add("spark", "a Spark server of your own that stays between runs")
+    spark.add_argument("action", choices=("start", "stop", "status"), help="what to do with it")
     compact = commands.choices["compact"]
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
     for command in ("compact", "split", "expire"):
