@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from arctic_runtime.config import BUSY_TIMEOUT_SECONDS, ICEBERG_EXTENSIONS, Profile, fixed, masked
@@ -41,6 +41,9 @@ _POLL_SECONDS = 0.02
 _END_SECONDS = 30.0
 _REACH_SECONDS = 10.0
 _CONNECT_PORT = 15002
+# Half a minute, where pyspark by itself would try for ten.
+_RETRIES = 7
+_MOST_BACKOFF_MILLIS = 8_000
 _METHOD = "method"
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _LOGS_KEPT = 20
@@ -466,20 +469,25 @@ def _reach(url: str) -> None:
 
 
 def _connect(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own on a server, given its SQL settings by one request."""
+    """A session of its own on a server, given its SQL settings by one request; gives up soon where the server dies."""
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
 
     lasting = fixed(settings)
     wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
     session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
+    patience = DefaultPolicy(max_retries=_RETRIES, max_backoff=_MOST_BACKOFF_MILLIS)
+    cast(Any, session).client.set_retry_policies([patience])
     _process.lent.add(session)
     return session
 
 
 def _release() -> None:
-    """Ends this process' sessions on a server."""
-    while _process.lent:
-        with suppress(Exception):
+    """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
+    with suppress(Exception):
+        if _process.lent:
+            _reach(_process.server)
+        while _process.lent:
             _process.lent.pop().stop()
 
 

@@ -216,6 +216,11 @@ def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
         session._launch({"spark.driver.memory": "much"})
 
 
+def test_a_server_that_is_not_there_is_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
+        session._reach("sc://127.0.0.1:9/;token=hush")
+
+
 def test_secrets_are_on_no_command_line() -> None:
     settings = {
         "spark.sql.catalog.lake.token": "hush",
