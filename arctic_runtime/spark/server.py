@@ -167,22 +167,24 @@ def _read(address: Path) -> Server | None:
 
 
 def _start(profile: Profile) -> Server:
-    """Starts the server and waits for it, or for the one that somebody else has started meanwhile."""
+    """Starts the server and waits for it, or for the one that somebody else has started meanwhile.
+
+    A process that found the place taken has ended in peace; where it was by a server that was about to end, the next
+    one gets it.
+    """
     directory = directory_of(profile)
     _make(directory)
     child = _spawn(profile, directory)
-    found: list[Server] = []
-
-    def is_settled() -> bool:
-        has_ended = child.poll() is not None
-        server = find(profile)
-        found.extend([server] if server else [])
-        return bool(found) or (has_ended and not _is_held(directory / _LOCK))
-
-    _wait_for(is_settled, START_SECONDS)
-    if not found:
-        raise _did_not_start(directory)
-    return found[0]
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server := find(profile):
+            return server
+        if child.poll() is not None and not _is_held(directory / _LOCK):
+            if child.returncode:
+                break
+            child = _spawn(profile, directory)
+        time.sleep(_POLL_SECONDS)
+    raise _did_not_start(directory)
 
 
 def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:

@@ -35,6 +35,7 @@ if place:
     address = server.publish(directory, ready)
     while server.is_wanted(directory, ready):
         time.sleep(0.02)
+    time.sleep(float(profile.settings.get("spark.sql.lingers", 0)))
 """
 START = """
 import json, sys
@@ -116,6 +117,13 @@ def test_a_server_ends_when_its_folder_is_deleted(kept: Callable[..., Profile]) 
         file.unlink()
     assert comes_true(lambda: not is_there(started.pid))
     assert server.ensure(kept()).pid != started.pid
+
+
+@pytest.mark.slow
+def test_a_start_waits_for_a_server_that_is_about_to_end(kept: Callable[..., Profile]) -> None:
+    ending = server.ensure(kept(**{"spark.sql.lingers": "4"}))
+    (server.directory_of(kept()) / "server.json").unlink()
+    assert server.ensure(kept()).pid != ending.pid
 
 
 def test_an_address_that_is_stale_ends_no_process_of_that_number(kept: Callable[..., Profile]) -> None:
