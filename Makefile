@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
 # stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
 WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
+# The suites that need a Spark, once more over Spark Connect.
+OVER_CONNECT := tests/spark tests/adapter tests/crash
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
@@ -48,6 +50,7 @@ test-unit: $(INSTALLED)
 
 test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+	@ARCTIC_TEST_METHOD=connect $(BIN)/python -m pytest -m "not slow" $(OVER_CONNECT) $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

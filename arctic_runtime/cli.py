@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        answer = _COMMANDS[options.command](_desk(options))
+        alone = _WITHOUT_MODELS.get(options.command)
+        answer = alone(options) if alone else _COMMANDS[options.command](_desk(options))
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -273,6 +274,25 @@ def _savepoint(desk: Desk) -> Answer:
     return Answer(asdict(made), (inspect.describe_savepoint(run.model, made),))
 
 
+def _spark(options: argparse.Namespace) -> Answer:
+    """Starts, ends or shows the server that a target keeps; the project's models are not looked at."""
+    from arctic_runtime.spark import server
+    from dbt.adapters.arctic.project import load_profile
+
+    profile = load_profile(options.project_dir, options.profiles_dir, options.target)
+    if not profile.is_kept:
+        raise ConfigError(
+            "this target keeps no Spark server.\n  expected: method: connect and url: local\n"
+            f"  found: method: {profile.method}\n  what to do: write these two into the profile"
+        )
+    found = {"start": server.ensure, "stop": server.stop, "status": server.find}[options.action](profile)
+    if found is None:
+        return Answer({"running": False}, ("not running",), DIFFERENT if options.action == "status" else DONE)
+    is_there = options.action != "stop"
+    line = f"{'running' if is_there else 'stopped'}: process {found.pid}, port {found.port}, since {found.since}"
+    return Answer({"running": is_there, **found.shown()}, (line,))
+
+
 _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "verify": _verify,
     "explain": _explain,
@@ -287,6 +307,8 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "savepoint": _savepoint,
     "overwrite": _overwrite,
 }
+
+_WITHOUT_MODELS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {"spark": _spark}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -327,6 +349,8 @@ def _parser() -> argparse.ArgumentParser:
     chosen = compact.add_mutually_exclusive_group(required=True)
     chosen.add_argument("models", nargs="*", default=[], metavar="MODEL", help="one, or several by what readers lose")
     chosen.add_argument("--all", action="store_true", help="every model that was built")
+    spark = add("spark", "a Spark server of your own that stays between runs")
+    spark.add_argument("action", choices=("start", "stop", "status"), help="what to do with it")
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
     for command in ("compact", "split", "expire"):
         commands.choices[command].add_argument(

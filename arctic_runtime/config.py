@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote
@@ -19,6 +19,8 @@ Setting = str | int | float | bool
 CATALOG_TYPES = ("rest", "jdbc", "hive", "glue", "hadoop", "nessie")
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 BUSY_TIMEOUT_SECONDS = 60
+KEPT = "local"
+"""The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
 
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
@@ -74,7 +76,7 @@ class Profile:
         object.__setattr__(self, "settings", _texts(self.settings, "server_side_parameters"))
         _check_name(self.catalog)
         _check_method(self.method, self.url)
-        _check_catalog(self.catalog_properties, required=self.method == "session")
+        _check_catalog(self.catalog_properties, required=self.method == "session" or self.is_kept)
         _check_settings(self.settings)
 
     @classmethod
@@ -84,8 +86,21 @@ class Profile:
         catalog: str = "lake",
         master: str = "local[*]",
         settings: Mapping[str, Setting] | None = None,
+        method: Method = "session",
+        url: str | None = None,
     ) -> Profile:
-        """Spark in this process, and an Iceberg JDBC catalog on SQLite in `<warehouse>/catalog.db`."""
+        """Spark on this machine, and an Iceberg JDBC catalog on SQLite in `<warehouse>/catalog.db`.
+
+        Spark is in this process, or with the method `connect` and the url `local` in a server that stays.
+        """
+        if method == "connect" and url != KEPT:
+            raise _refusal(
+                "A server that may be elsewhere can't use a folder of this machine",
+                "warehouse",
+                "url: local",
+                "none" if url is None else repr(_masked_url(url)),
+                "describe the server's catalog in catalog_config",
+            )
         if not str(warehouse).strip():
             raise _refusal(
                 "The profile has an empty warehouse",
@@ -107,6 +122,8 @@ class Profile:
         return cls(
             catalog=catalog,
             catalog_properties=properties,
+            method=method,
+            url=url,
             master=master,
             settings=_texts(settings or {}, "server_side_parameters"),
         )
@@ -115,6 +132,16 @@ class Profile:
     def is_local(self) -> bool:
         """Whether Spark's driver and executors are all in a JVM that this process starts."""
         return self.method == "session" and re.fullmatch(r"local(\[.*\])?", self.master) is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Spark is a server on this machine that stays between runs."""
+        return self.method == "connect" and self.url == KEPT
+
+    @property
+    def started(self) -> Profile:
+        """The profile of the Spark that has to be started for this one: a kept server's own, else this."""
+        return replace(self, method="session", url=None) if self.is_kept else self
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -195,6 +222,15 @@ def masked(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: _MASK if _SECRET_KEY.search(key) else _masked_url(value) for key, value in properties.items()}
 
 
+def fixed(settings: Mapping[str, str]) -> dict[str, str]:
+    """What can't be changed once Spark runs."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key == "spark.sql.extensions" or not key.startswith("spark.sql.")
+    }
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)` where one of the known names is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
@@ -252,14 +288,14 @@ def _check_method(method: str, url: str | None) -> None:
             repr(_masked_url(url)),
             "write method: connect, or take the url away",
         )
-    if method == "connect" and not re.match(r"sc://.|local\b", url or ""):
+    if method == "connect" and url != KEPT and not re.match(r"sc://.", url or ""):
         found = "none" if url is None else repr(_masked_url(url))
         raise _refusal(
             "The profile doesn't say which Spark Connect server to use",
             "url",
-            "sc://host:port",
+            "sc://host:port, or local for one that is kept on this machine",
             found,
-            "write url: sc://… into the profile",
+            "write url: sc://… or url: local into the profile",
         )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from arctic_runtime.config import KEPT, Profile
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
 gc.set_threshold(100_000, 50, 50)
@@ -30,3 +35,20 @@ def spark_settings() -> dict[str, str]:
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",
     }
+
+
+@pytest.fixture(scope="session")
+def method() -> dict[str, Any]:
+    """Which Spark the suites use, as a profile says it: one in their process, unless ARCTIC_TEST_METHOD is connect."""
+    over_connect = os.environ.get("ARCTIC_TEST_METHOD", "session") == "connect"
+    return {"method": "connect", "url": KEPT} if over_connect else {"method": "session"}
+
+
+@pytest.fixture(scope="session")
+def embedded(spark_settings: dict[str, str], method: dict[str, Any]) -> Callable[..., Profile]:
+    """Makes the profile of an embedded warehouse, for the Spark that the suites use."""
+
+    def profile(warehouse: Path, **given: Any) -> Profile:
+        return Profile.embedded(warehouse, **{"settings": spark_settings, **method, **given})
+
+    return profile

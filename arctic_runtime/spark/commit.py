@@ -194,7 +194,7 @@ def attempt(action: Callable[[], T], what: str) -> T:
 
 
 def _explained(error: Exception, reason: str, what: str) -> Exception:
-    said = str(error.java_exception) if isinstance(error, Py4JJavaError) else reason
+    said = (str(error.java_exception) if isinstance(error, Py4JJavaError) else reason).strip()
     first = said.splitlines()[0] if said else type(error).__name__
     if any(sign in reason for sign in _CONFLICT):
         return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {first}")

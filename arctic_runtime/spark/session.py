@@ -6,11 +6,13 @@ terminal, no setting on a command line that others can read, and pyspark importe
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import platform
 import re
 import shlex
+import socket
 import sqlite3
 import struct
 import subprocess
@@ -18,16 +20,17 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
+import weakref
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
-from arctic_runtime.config import BUSY_TIMEOUT_SECONDS, Profile, masked
+from arctic_runtime.config import BUSY_TIMEOUT_SECONDS, ICEBERG_EXTENSIONS, Profile, fixed, masked
 from arctic_runtime.errors import CatalogError, ConfigError
-from arctic_runtime.spark import jars
+from arctic_runtime.spark import jars, server
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 _POLL_SECONDS = 0.02
+_END_SECONDS = 30.0
+_REACH_SECONDS = 10.0
+_CONNECT_PORT = 15002
+# Half a minute, where pyspark by itself would try for ten.
+_RETRIES = 7
+_MOST_BACKOFF_MILLIS = 8_000
 _METHOD = "method"
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _LOGS_KEPT = 20
@@ -116,9 +125,33 @@ class _Process:
     gateway: JavaGateway | None = None
     jvm: subprocess.Popen[bytes] | None = None
     log: Path = Path()
+    server: str = ""
+    lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
 
 
 _process = _Process()
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A Spark of this process, and the Java that it runs in; `log` is what Java prints."""
+
+    session: SparkSession
+    java: subprocess.Popen[bytes]
+    log: Path
+
+    def is_alive(self) -> bool:
+        return self.java.poll() is None
+
+    def end(self) -> None:
+        """Ends Java, and returns when it is gone."""
+        if self.java.stdin is not None:
+            self.java.stdin.close()
+        try:
+            self.java.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.java.kill()
+            self.java.wait()
 
 
 class SparkEnvironment:
@@ -135,18 +168,25 @@ class SparkEnvironment:
     @property
     def started(self) -> bool:
         """Whether a session can be had without starting or connecting anything."""
-        return _process.root is not None and _identity(_process.settings) == _identity(_wanted(self.profile))
+        return _process.root is not None and fixed(_process.settings) == fixed(_wanted(self.profile))
 
     def session(self) -> SparkSession:
         """A new session whose settings, temporary views and current namespace nobody else sees.
 
-        Raises ConfigError where Java or the JARs are missing, CatalogError where the warehouse can't be used.
+        Raises ConfigError where Java or the JARs are missing, or no server answers, CatalogError where the warehouse
+        can't be used.
         """
         with _process.lock:
             root = self._root()
         if self.profile.method == "connect":
-            return _configured(_connect(_server(self.profile)), {}, self.profile.session_settings())
+            return _connect(_process.server, self.profile.session_settings())
         return _configured(root.newSession(), _process.settings, _wanted(self.profile))
+
+    def discard(self, session: SparkSession) -> None:
+        """Lets a session go that nobody will use again; a server would keep it for an hour."""
+        if self.profile.method == "connect":
+            _process.lent.discard(session)
+            session.stop()
 
     def versions(self) -> dict[str, str]:
         """The versions of `spark`, `iceberg`, `java` and `python` that do the work."""
@@ -168,10 +208,12 @@ class SparkEnvironment:
     def stop(self) -> None:
         """Stop Spark, for everybody in this process; the next `session` starts it again.
 
-        The JVM stays, and with it the memory and the Java options that it was started with.
+        The JVM stays, and with it the memory and the Java options that it was started with. Of a server only the
+        sessions of this process end.
         """
         with _process.lock:
             if _process.root is not None and self.started:
+                _release()
                 _process.root.stop()
                 _process.root, _process.settings = None, {}
 
@@ -232,14 +274,28 @@ def record_archive() -> Path:
     return archive
 
 
-def _start(profile: Profile) -> SparkSession:
-    settings = {**profile.spark_settings(), **_jar_settings(profile)}
+def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
+    """Starts a Spark in this process, which has none, for clients whose sessions bring the profile's catalog along."""
+    prepare_warehouse(profile)
+    own = f"spark.sql.catalog.{profile.catalog}"
+    settings = {**profile.spark_settings(), **more}
+    shared = {key: value for key, value in settings.items() if key != own and not key.startswith(f"{own}.")}
+    del shared["spark.sql.defaultCatalog"]
+    session = _start(profile, shared)
+    assert _process.jvm is not None
+    return Spark(session, _process.jvm, _process.log)
+
+
+def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
+    settings = {**(profile.spark_settings() if wanted is None else wanted), **_jar_settings(profile)}
     if _process.gateway is None:
         _process.gateway = _launch(settings) if profile.is_local else _submit(settings)
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    # Left by a connection of this process, or of the one that started it, to a server; with it pyspark starts no Spark.
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
         SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=_process.gateway)
     except Py4JJavaError as error:
@@ -275,7 +331,9 @@ def _submit(settings: Mapping[str, str]) -> JavaGateway:
     with _new_log() as log:
         _process.log = Path(log.name)
         shown = SparkConf().setAll(list(_shown(settings).items()))
-        return launch_gateway(shown, {"stdout": log, "stderr": log})
+        gateway = launch_gateway(shown, {"stdout": log, "stderr": log})
+        _process.jvm = gateway.proc
+        return gateway
 
 
 def _collector(settings: Mapping[str, str]) -> list[str]:
@@ -380,34 +438,57 @@ def _new_log() -> IO[bytes]:
 
 
 def _join(profile: Profile) -> SparkSession:
-    """Reach a Spark Connect server, or start one in this process where the url is a local master."""
-    from pyspark.sql import SparkSession
-
-    url = profile.url or ""
-    if url.startswith("local"):
-        local = Profile(profile.catalog, profile.catalog_properties, master=url, settings=profile.settings)
-        settings: dict[str, bool | float | int | str | None] = {
-            **local.spark_settings(),
-            **_jar_settings(local),
-        }
-        del settings["spark.master"]
-        with warnings.catch_warnings():
-            # One for every setting that the server has, as the session can't be given it once more.
-            warnings.simplefilter("ignore", UserWarning)
-            return SparkSession.builder.remote(url).config(map=settings).getOrCreate()
-    return _connect(url)
-
-
-def _connect(url: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    session: SparkSession = SparkSession.builder.remote(url).create()
+    """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
+    url = server.ensure(profile).url if profile.is_kept else profile.url or ""
+    _reach(url)
+    session = _connect(url, {})
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    if ICEBERG_EXTENSIONS not in extensions:
+        session.stop()
+        raise ConfigError(
+            f"The Spark Connect server can't be used.\n  where: {profile!r}\n"
+            f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
+            "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
+        )
+    _process.server = url
+    atexit.register(_release)
     return session
 
 
-def _server(profile: Profile) -> str:
-    url = profile.url or ""
-    return "sc://localhost" if url.startswith("local") else url
+def _reach(url: str) -> None:
+    """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _REACH_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(
+            f"No Spark Connect server answers.\n  where: {parts.hostname}:{parts.port or _CONNECT_PORT}\n"
+            f"  expected: a server that listens\n  found: {error}\n"
+            "  what to do: see whether it runs, and whether the profile's url is right"
+        ) from error
+
+
+def _connect(url: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own on a server, given its SQL settings by one request; gives up soon where the server dies."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    lasting = fixed(settings)
+    wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
+    session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
+    patience = DefaultPolicy(max_retries=_RETRIES, max_backoff=_MOST_BACKOFF_MILLIS)
+    cast(Any, session).client.set_retry_policies([patience])
+    _process.lent.add(session)
+    return session
+
+
+def _release() -> None:
+    """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
+    with suppress(Exception):
+        if _process.lent:
+            _reach(_process.server)
+        while _process.lent:
+            _process.lent.pop().stop()
 
 
 def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
@@ -425,17 +506,8 @@ def _wanted(profile: Profile) -> dict[str, str]:
     return {**profile.spark_settings(), _METHOD: f"{profile.method} {profile.url or ''}".strip()}
 
 
-def _identity(settings: Mapping[str, str]) -> dict[str, str]:
-    """What can't be changed once Spark runs."""
-    return {
-        key: value
-        for key, value in settings.items()
-        if key == "spark.sql.extensions" or not key.startswith("spark.sql.")
-    }
-
-
 def _another_runs(profile: Profile) -> ConfigError:
-    running, wanted = _identity(_process.settings), _identity(_wanted(profile))
+    running, wanted = fixed(_process.settings), fixed(_wanted(profile))
     changed = [key for key in sorted({*running, *wanted}) if running.get(key) != wanted.get(key)]
     there, here = (
         ", ".join(f"{key}={value}" for key, value in masked({k: side.get(k, "(unset)") for k in changed}).items())
@@ -468,8 +540,7 @@ def _rehearse(environment: SparkEnvironment) -> None:
         session.sql(statement).collect()
     frame = session.table("lake.rehearsal.t").where("id = 7")
     frame.writeTo("lake.rehearsal.t").option("snapshot-property.k", "v").append()
+    assert _process.jvm is not None
+    running = Spark(session, _process.jvm, _process.log)
     environment.stop()
-    jvm = _process.jvm
-    if jvm is not None and jvm.stdin is not None:
-        jvm.stdin.close()
-        jvm.wait(START_SECONDS)
+    running.end()

@@ -6,7 +6,7 @@ The suites' own preparatory SQL is written for Postgres; `run_sql` makes it Spar
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,18 @@ from dbt.tests.fixtures.project import *  # noqa: F403
 from dbt.tests.fixtures.project import TestProjInfo as ProjectInfo
 from sqlglot import exp
 
+from arctic_runtime.config import Profile
+from arctic_runtime.spark import server
 from dbt.adapters.arctic.impl import ArcticAdapter
 from dbt.adapters.arctic.sessions import stop_all
 
 
 @pytest.fixture(scope="session")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield tmp_path_factory.mktemp("warehouse")
+def warehouse(tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile]) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("warehouse")
+    yield folder
     stop_all()
+    server.stop(embedded(folder))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,9 +44,10 @@ def dbt_profile_target(profile_target: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def profile_target(warehouse: Path, spark_settings: dict[str, str]) -> dict[str, Any]:
+def profile_target(warehouse: Path, spark_settings: dict[str, str], method: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "arctic",
+        **method,
         "warehouse": str(warehouse),
         "threads": 2,
         "server_side_parameters": spark_settings,

@@ -22,13 +22,14 @@ DAYS = 365
 
 
 @pytest.fixture
-def profiles(tmp_path: Path, warehouse: Path, spark_settings: dict[str, str]) -> Iterator[Path]:
+def profiles(tmp_path: Path, warehouse: Path, spark_settings: dict[str, str], method: dict[str, Any]) -> Iterator[Path]:
     """A profile for the sample on this test's own warehouse, with the Spark that the other tests use.
 
     dbt keeps its adapter for the process, so the sample's has to go before the next project comes.
     """
     target = {
         "type": "arctic",
+        **method,
         "schema": "dwd",
         "warehouse": str(tmp_path / "warehouse"),
         "threads": 2,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.config import Profile
+from arctic_runtime.spark import server
 from arctic_runtime.spark.session import SparkEnvironment
 from tests.spark.warehouse import Warehouse
 
@@ -20,12 +21,14 @@ _names = (f"ns{number}" for number in itertools.count(1))
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory, spark_settings: dict[str, str]) -> Iterator[SparkEnvironment]:
+def environment(
+    tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile]
+) -> Iterator[SparkEnvironment]:
     """A Spark on a warehouse of its own."""
-    warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
-    environment = SparkEnvironment(Profile.embedded(warehouse, settings=spark_settings))
+    environment = SparkEnvironment(embedded(tmp_path_factory.mktemp("spark") / "warehouse"))
     yield environment
     environment.stop()
+    server.stop(environment.profile)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -119,10 +120,9 @@ def test_pyiceberg_reads_what_spark_wrote(environment: SparkEnvironment, spark: 
 
 
 def test_profiles_that_differ_in_their_catalog_share_one_spark(
-    environment: SparkEnvironment, spark: SparkSession, spark_settings: dict[str, str], tmp_path: Path
+    environment: SparkEnvironment, spark: SparkSession, embedded: Callable[..., Profile], tmp_path: Path
 ) -> None:
-    profile = Profile.embedded(tmp_path / "a 'b' c", catalog="pond", settings=spark_settings)
-    other = SparkEnvironment(profile)
+    other = SparkEnvironment(embedded(tmp_path / "a 'b' c", catalog="pond"))
     assert other.started
     theirs = other.session()
     theirs.sql("create namespace pond.n")
@@ -133,9 +133,11 @@ def test_profiles_that_differ_in_their_catalog_share_one_spark(
     assert spark.conf.get("spark.sql.catalog.pond", None) is None
 
 
-def test_a_profile_that_needs_another_spark_is_refused(environment: SparkEnvironment, tmp_path: Path) -> None:
+def test_a_profile_that_needs_another_spark_is_refused(
+    environment: SparkEnvironment, embedded: Callable[..., Profile], tmp_path: Path
+) -> None:
     environment.session()
-    other = SparkEnvironment(Profile.embedded(tmp_path, settings={"spark.driver.memory": "3g"}))
+    other = SparkEnvironment(embedded(tmp_path, settings={"spark.driver.memory": "3g"}))
     assert not other.started
     with pytest.raises(ConfigError, match=r"expected: .*spark\.driver\.memory=3g"):
         other.session()
@@ -212,6 +214,11 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
         session._launch({"spark.driver.memory": "much"})
+
+
+def test_a_server_that_is_not_there_is_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
+        session._reach("sc://127.0.0.1:9/;token=hush")
 
 
 def test_secrets_are_on_no_command_line() -> None:

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from arctic_runtime import cli
+from arctic_runtime.config import Profile
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
 from arctic_runtime.model.compaction import CompactionPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
-from arctic_runtime.spark import compaction
+from arctic_runtime.spark import compaction, server
 from arctic_runtime.spark.compaction import Compacted
+from arctic_runtime.spark.server import Server
 
 Arctic = Callable[..., tuple[int, str, str]]
 
@@ -239,3 +241,43 @@ def test_a_plan_of_expiry_tells_what_is_kept_for_whom_without_spark(arctic: Arct
     code, _, err = arctic("expire", "dwd", "--plan")
     assert code == 2
     assert "retention: {versions: '5d'}" in err
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
+    """Stands in for the server that a target keeps; holds what was asked of it."""
+    asked: list[str] = []
+    here = Server(7, 15002, "hush", "today", "spark.log", {}, "")
+    for action, found in (("ensure", here), ("stop", here), ("find", None)):
+        monkeypatch.setattr(server, action, lambda profile, action=action, found=found: asked.append(action) or found)
+    profile = Profile.embedded(shop[0].directory, method="connect", url="local")
+    monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: profile, raising=False)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "said", "does"),
+    [
+        ("start", 0, "running: process 7, port 15002, since today\n", "ensure"),
+        ("stop", 0, "stopped: process 7, port 15002, since today\n", "stop"),
+        ("status", 1, "not running\n", "find"),
+    ],
+)
+def test_the_kept_server_is_started_stopped_and_shown_without_a_look_at_models(
+    arctic: Arctic, loaded, kept: list[str], action: str, code: int, said: str, does: str
+) -> None:
+    assert arctic("spark", action) == (code, said, "")
+    assert (kept, loaded) == ([does], [])
+
+
+def test_the_kept_servers_token_is_not_shown(arctic: Arctic, kept: list[str]) -> None:
+    shown = arctic("spark", "start", "--json")[1]
+    assert json.loads(shown) == {"running": True, "pid": 7, "port": 15002, "since": "today", "log": "spark.log"}
+
+
+def test_a_target_that_keeps_no_server_says_what_to_write(arctic: Arctic, kept, shop, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: shop[0].profile)
+    code, _, said = arctic("spark", "start")
+    assert code == 2
+    assert "method: connect and url: local" in said
+    assert kept == []

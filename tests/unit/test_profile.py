@@ -202,6 +202,8 @@ def test_a_catalog_name_that_would_need_quotes_is_refused(tmp_path: Path, name: 
         ({"method": "conect", "url": "sc://h"}, "did you mean 'connect'"),
         ({"method": "connect"}, "which Spark Connect server"),
         ({"method": "connect", "url": "http://h"}, "which Spark Connect server"),
+        ({"method": "connect", "url": "local[2]"}, "which Spark Connect server"),
+        ({"method": "connect", "url": "local"}, "catalog's type is unknown"),
         ({"url": "sc://h", "catalog_properties": REST}, "url that nothing would use"),
         ({}, "catalog's type is unknown"),
         ({"catalog_properties": {"type": "rset", "uri": "u"}}, "did you mean 'rest'"),
@@ -228,3 +230,16 @@ def test_a_refusal_shows_no_secret_of_the_url() -> None:
     with pytest.raises(ConfigError) as refused:
         Profile(method="session", url="sc://h:1/;token=hush", catalog_properties=REST)
     assert "hush" not in str(refused.value)
+
+
+def test_a_warehouse_on_this_machine_may_have_a_server_that_is_kept(tmp_path: Path) -> None:
+    kept = Profile.embedded(tmp_path, method="connect", url="local", master="local[2]")
+    assert (kept.is_kept, kept.is_local) == (True, False)
+    assert kept.started == Profile.embedded(tmp_path, master="local[2]")
+    assert kept.sqlite_file == tmp_path / "catalog.db"
+
+
+@pytest.mark.parametrize("url", [None, "sc://elsewhere"])
+def test_a_warehouse_on_this_machine_has_no_other_server(tmp_path: Path, url: str | None) -> None:
+    with pytest.raises(ConfigError, match="expected: url: local"):
+        Profile.embedded(tmp_path, method="connect", url=url)

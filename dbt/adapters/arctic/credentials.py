@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.config import Profile, masked, nearest
+from arctic_runtime.config import KEPT, Profile, masked, nearest
 from arctic_runtime.errors import ConfigError
 
 _OTHER_ADAPTERS_KEYS = {
@@ -58,15 +58,19 @@ class ArcticCredentials(Credentials):
                 "neither `warehouse` nor `catalog_config` is given: add `warehouse: ./warehouse` for an embedded "
                 "catalog, or describe your Iceberg catalog in `catalog_config`"
             )
-        if self.method == "connect" and self.warehouse is not None:
+        if self.method == "connect" and self.url != KEPT:
+            self._refuse_what_is_the_servers()
+        self.to_profile(Path.cwd())
+
+    def _refuse_what_is_the_servers(self) -> None:
+        if self.warehouse is not None:
             raise DbtRuntimeError(
                 "`method: connect` can't use `warehouse`, a folder of this machine: describe the server's catalog "
                 "in `catalog_config`, or leave both out where the server knows the catalog `"
-                f"{self.database}` already"
+                f"{self.database}` already; `url: local` is a server on this machine, which can"
             )
-        if self.method == "connect" and self.master is not None:
+        if self.master is not None:
             raise DbtRuntimeError("`master` means nothing with `method: connect`: the server has its own")
-        self.to_profile(Path.cwd())
 
     @property
     def type(self) -> str:
@@ -95,13 +99,15 @@ class ArcticCredentials(Credentials):
 
     def _profile(self, base: Path) -> Profile:
         master = {} if self.master is None else {"master": self.master}
-        if self.warehouse is not None and self.method == "session":
-            if self.url is not None:
+        if self.warehouse is not None:
+            if self.url is not None and self.method == "session":
                 raise ConfigError("`url` is given, and `method` is session: write `method: connect`, or drop `url`")
             return Profile.embedded(
                 base / Path(self.warehouse).expanduser(),
                 catalog=self.database,
                 settings=self.server_side_parameters,
+                method=self.method,  # type: ignore[arg-type]
+                url=self.url,
                 **master,
             )
         return Profile(

@@ -64,7 +64,10 @@ class SessionHandle:
 
     def close(self) -> None:
         session, self._session = self._session, None
-        if session is None or self._cancelled or self._has_settings:
+        if session is None:
+            return
+        if self._cancelled or self._has_settings:
+            self._pool.discard(session)
             return
         if self._has_views:
             _drop_temporary_views(session)

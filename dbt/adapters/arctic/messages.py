@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
-_JAVA_CLASS = re.compile(r"^(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+# Of the two forms, a server's has parentheses.
+_JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )")
 _PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DOTALL)
 _TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")
 _CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
@@ -13,8 +14,9 @@ _CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
 
 def message_of(error: BaseException) -> str:
     """What Spark or Iceberg said, and the innermost cause where that says something else."""
-    text = _CALL.sub("", str(error).strip()).split("\n\nJVM stacktrace:")[0]
+    text = _CALL.sub("", str(error).strip())
     causes = [_JAVA_CLASS.sub("", cause).strip() for cause in _CAUSE.findall(text)]
+    text = text.split("\n\nJVM stacktrace:")[0]
     told = text[: match.start()] if (match := _CAUSE.search(text)) else text
     lines = [line for line in told.splitlines() if not _TRACE_LINE.match(line)]
     message = _JAVA_CLASS.sub("", "\n".join(lines).strip())

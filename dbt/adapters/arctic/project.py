@@ -55,6 +55,21 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     return Project(_profile(project_dir, target), tuple(sorted(models, key=lambda model: model.table)))
 
 
+def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Profile:
+    """The profile that dbt would use for a project, of which nothing else is read; raises ConfigError without one."""
+    from dbt.cli.flags import Flags
+    from dbt.cli.types import Command
+    from dbt.flags import set_flags
+    from dbt_common.exceptions import DbtBaseException
+
+    given = {"project_dir": str(project_dir), **({"profiles_dir": str(profiles_dir)} if profiles_dir else {})}
+    set_flags(Flags.from_dict(Command.PARSE, given))
+    try:
+        return _profile(project_dir, target)
+    except DbtBaseException as error:
+        raise ConfigError(str(error)) from error
+
+
 def _given(option: str, value: object | None) -> list[str]:
     return [] if value is None else [option, str(value)]
 

@@ -33,6 +33,10 @@ class SessionPool:
         with self._lock:
             self._idle.append(session)
 
+    def discard(self, session: SparkSession) -> None:
+        """For a session that has kept something of its borrower."""
+        self.environment.discard(session)
+
 
 _pools: list[SessionPool] = []
 _pools_lock = threading.Lock()

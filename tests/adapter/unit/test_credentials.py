@@ -56,3 +56,10 @@ def test_nothing_secret_is_shown() -> None:
     assert "hush" not in str(shown)
     assert shown["catalog_config"]["uri"] == "https://catalog"
     assert (shown["database"], shown["schema"], shown["method"]) == ("lake", "dwd", "connect")
+
+
+def test_a_warehouse_may_be_used_by_a_server_that_is_kept_on_this_machine(tmp_path: Path) -> None:
+    target = credentials(method="connect", url="local", warehouse="w", master="local[2]")
+    profile = target.to_profile(tmp_path)
+    assert profile.is_kept
+    assert (profile.master, profile.catalog_properties["warehouse"]) == ("local[2]", str(tmp_path / "w"))

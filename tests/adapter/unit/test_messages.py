@@ -21,6 +21,15 @@ CAUSED = (
     "\tat a.B.c(B.java:1)\n"
     "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked\n\t... 2 more\n"
 )
+SERVERS = (
+    "(org.apache.iceberg.exceptions.ValidationException) Cannot set b to unknown snapshot: 12\n\nJVM stacktrace:\n"
+    "org.apache.iceberg.exceptions.ValidationException\n\tat a.B.c(B.java:1)\n"
+)
+SERVERS_CAUSED = (
+    "(org.apache.iceberg.jdbc.UncheckedSQLException) Cannot commit\n\nJVM stacktrace:\n"
+    "org.apache.iceberg.jdbc.UncheckedSQLException\n\tat a.B.c(B.java:1)\n"
+    "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked\n\t... 2 more\n"
+)
 SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0)\n\n== SQL ==\nselec 1\n^^^\n"
 
 
@@ -31,6 +40,8 @@ SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0
         (NAMESPACE, "Namespace x is not empty. Contains 2 table(s)."),
         (CAUSED, "Cannot commit\n[SQLITE_BUSY] The database file is locked"),
         (SYNTAX, SYNTAX.strip()),
+        (SERVERS, "Cannot set b to unknown snapshot: 12"),
+        (SERVERS_CAUSED, "Cannot commit\n[SQLITE_BUSY] The database file is locked"),
         ("", "Exception"),
     ],
 )

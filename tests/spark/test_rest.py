@@ -1,0 +1,67 @@
+"""Models in an Iceberg REST catalog: written by Spark through it, and observed through it without Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.spark.session import SparkEnvironment
+from tests.rest_catalog import serve
+from tests.spark.warehouse import Warehouse, refuse
+
+ORDERS = "id int, customer string, amount int"
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Where a catalog of the test's own listens."""
+    with serve(tmp_path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture
+def rest(
+    address: str, environment: SparkEnvironment, embedded: Callable[..., Profile], tmp_path: Path, lake: Warehouse
+) -> Warehouse:
+    """The Spark of all tests, with a session that knows the REST catalog in the place of the embedded one."""
+    properties = {"type": "rest", "uri": address, "warehouse": str(tmp_path)}
+    ours = SparkEnvironment(replace(embedded(tmp_path), catalog="remote", catalog_properties=properties))
+    spark = ours.session()
+    for setting in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
+        spark.conf.set(setting, lake.spark.conf.get(setting))
+    reader = CatalogReader(ours.profile)
+    reader.create_namespace("dwd")
+    return Warehouse(ours, reader, spark, "dwd")
+
+
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest: Warehouse, merge: str) -> None:
+    model = rest.model("orders", "select id, customer, amount from {landed}", primary_key="id", merge=merge)
+    per = rest.model("per", "select customer, sum(amount) as n from {orders} group by customer", primary_key="customer")
+    rest.append_v2("landed", [(1, "a", 10), (2, "b", 20)], ORDERS)
+    assert [rest.run(m).mode for m in (model, per)] == ["create", "create"]
+    rest.append_v2("landed", [(3, "a", 5)], ORDERS)
+    assert [rest.run(m).mode for m in (model, per)] == ["incremental", "incremental"]
+    assert [rest.run(m, refuse).mode for m in (model, per)] == ["unchanged", "unchanged"]
+    assert rest.rows(model) == [(1, "a", 10), (2, "b", 20), (3, "a", 5)]
+    assert rest.rows(per) == [("a", 15), ("b", 20)]
+    assert [rest.broken(m) for m in (model, per)] == [[], []]
+    assert rest.branches(model) == set()
+    kinds = {"orders": "view" if merge == "on_read" else "table", "orders__changes": "table", "landed": "table"}
+    assert kinds.items() <= rest.reader.list_relations("dwd").items()
+
+
+def test_an_address_where_nobody_listens_is_named(address: str, tmp_path: Path) -> None:
+    closed = address.rpartition(":")[0] + ":9"
+    reader = CatalogReader(Profile("remote", {"type": "rest", "uri": closed, "warehouse": str(tmp_path)}))
+    with pytest.raises(CatalogError, match=r"remote \(http://127\.0\.0\.1:9\): could not .*refused"):
+        reader.list_namespaces()
