@@ -20,6 +20,7 @@ from benchmarks import (
     planner,
     read,
     split,
+    startup,
     tpch,
     upsert,
 )
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),
     "split": lambda options: split.measure(4 * options.rows),
+    "startup": lambda _: startup.measure(),
     "planner": lambda _: planner.measure(),
 }
 

@@ -93,12 +93,12 @@ def _stale(table: TableName, part: ChangeTableState | BaseState) -> DropBranches
     names = [
         name
         for name, tip in part.branches.items()
-        if name.startswith(BRANCH_PREFIX) and head is not None and head not in _lineage(tip, part.parents)
+        if name.startswith(BRANCH_PREFIX) and head is not None and head not in lineage(tip, part.parents)
     ]
     return DropBranches(table, tuple(sorted(names)))
 
 
-def _lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
+def lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
     """A snapshot and those behind it, newest first."""
     while snapshot is not None:
         yield snapshot

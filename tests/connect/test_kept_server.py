@@ -70,6 +70,7 @@ def test_it_listens_on_no_other_address_than_the_loopbacks_first(running: Server
     assert not listens("127.0.0.2", running.port)
 
 
+@pytest.mark.slow
 def test_java_ends_with_it_however_it_ends_and_holds_up_no_client(running: Server, profile: Profile) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", JOIN, json.dumps(asdict(profile))],

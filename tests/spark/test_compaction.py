@@ -8,7 +8,8 @@ import pytest
 
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.files import observe_files
-from arctic_runtime.inspect import lookup, status
+from arctic_runtime.inspect import status
+from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
 from arctic_runtime.plan import compaction as planning
 from arctic_runtime.spark import commit, execute

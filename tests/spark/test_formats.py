@@ -28,8 +28,8 @@ class Shop:
         self.rows = {key: (key, ("eu", "it's", None)[key % 3], key) for key in range(120)}
         self.lake.load("s", list(self.rows.values()), COLUMNS)
 
-    def model(self, version: int) -> Model:
-        config: dict[str, Any] = {"partition_by": ["region"], "nodes": 2, "merge": self.merge}
+    def model(self, version: int, **more: Any) -> Model:
+        config: dict[str, Any] = {"partition_by": ["region"], "nodes": 2, "merge": self.merge, **more}
         sql = "select id, region, v from {s}"
         return self.lake.model("m", sql, primary_key="id", format_version=version, **config)
 
@@ -57,7 +57,7 @@ def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: W
     newer, older = shop.model(3), shop.model(2)
     lake.run(newer)
     with pytest.raises(ConfigError, match="laid out in another way"):
-        lake.run(older)
+        lake.run(shop.model(2, on_configuration_change="fail"))
     down = lake.model("down", "select id, v from {m}", primary_key="id")
     lake.run(down)
     assert lake.actions(lake.run(older, full_refresh=True)) == (0, 0, 0)

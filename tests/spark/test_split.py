@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.files import observe_files, observe_specs
-from arctic_runtime.inspect import lookup
+from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import Relevel
 from arctic_runtime.model.nodes import iceberg_hash, node_of
 from arctic_runtime.plan.layout import node_count

@@ -9,6 +9,7 @@ import pytest
 
 from arctic_runtime import inspect
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.lookup import lookup
 from arctic_runtime.spark.between import changes_between
 from tests.spark.warehouse import Warehouse
 
@@ -107,7 +108,7 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     assert told.unmerged_commits == 0
     assert [(consumer.model, consumer.behind_commits) for consumer in told.consumers] == [(str(reader.table), 0)]
 
-    found = {key: inspect.lookup(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
+    found = {key: lookup(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
     assert found == {
         "1": {"id": 1, "v": "new", "n": None},
         "2": {"id": 2, "v": "v2", "n": 2},
@@ -116,7 +117,7 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
         "12": None,
     }
     with pytest.raises(ConfigError, match="one value for each"):
-        inspect.lookup(lake.reader, model, [])
+        lookup(lake.reader, model, [])
 
 
 def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
@@ -132,7 +133,7 @@ def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
         lake.run(model)
     told = inspect.status(lake.reader, model, [])
     assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, 100)
-    found = {key: inspect.lookup(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
+    found = {key: lookup(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
     assert {key: found.row and found.row["v"] for key, found in found.items()} == {
         "1": "new2",
         "3": None,

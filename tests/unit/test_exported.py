@@ -67,7 +67,8 @@ SURFACE = {
     "plan.upkeep": "read_age read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
-    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
+    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED lineage relaxation settle "
+    "stale_branches",
 }
 WITHOUT_SPARK = (
     "arctic_runtime",

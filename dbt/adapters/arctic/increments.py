@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.settle import BRANCH_PREFIX
+from arctic_runtime.plan.settle import BRANCH_PREFIX, lineage
 from arctic_runtime.spark.commit import drop_branches, retried, swap_in
 from arctic_runtime.spark.statement import name
 
@@ -55,15 +55,7 @@ def _head(spark: SparkSession, table: TableName) -> int:
 
 def _stale(found: Table) -> Iterator[str]:
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in found.metadata.snapshots}
+    head = found.metadata.current_snapshot_id
     for ref, tip in found.metadata.refs.items():
-        if ref.startswith(BRANCH_PREFIX) and found.metadata.current_snapshot_id not in _behind(
-            tip.snapshot_id, parents
-        ):
+        if ref.startswith(BRANCH_PREFIX) and head is not None and head not in lineage(tip.snapshot_id, parents):
             yield ref
-
-
-def _behind(snapshot: int | None, parents: dict[int, int | None]) -> Iterator[int | None]:
-    """A snapshot and those behind it, newest first."""
-    while snapshot is not None:
-        yield snapshot
-        snapshot = parents.get(snapshot)
