@@ -152,9 +152,9 @@ def _status(desk: Desk) -> Answer:
     chosen = desk.project.select(desk.options.models)
     data: list[Any] = []
     lines: list[str] = []
+    wanted = desk.options.tree or desk.options.partition is not None
     for model in chosen:
         status = inspect.status(desk.reader, model, desk.project.models)
-        wanted = desk.options.tree or desk.options.partition is not None
         tree = drawing.tree(desk.reader, model, desk.options.partition) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         lines += [*inspect.describe_status(status), *(drawing.describe_tree(tree) if tree else [])]

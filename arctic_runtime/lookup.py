@@ -11,7 +11,7 @@ from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.counted import CountedIO
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, plain_columns
-from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.state import Commit, TableState, not_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import observe_model
 
@@ -118,7 +118,7 @@ def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup
         raise ConfigError(f"{model.table}: give one value for each of {', '.join(key) or 'no column'}")
     state = observe_model(reader, model)
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{model.table} was not built yet; run it first")
+        raise not_built(model.table)
     wanted = dict(zip(key, values, strict=True))
     log = _Files(reader.load_table(model.table.changes.schema, model.table.changes.name), wanted)
     newest = _newest_change(log, state)

@@ -14,6 +14,7 @@ from sqlglot import exp
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.analyse import Relation
+from benchmarks.tpch_models import named
 
 FACT_KEYS = {
     "store_sales": "ss_item_sk ss_ticket_number",
@@ -43,7 +44,7 @@ def load_tpcds(con: duckdb.DuckDBPyConnection, scale: float) -> dict[str, Relati
     """Makes the tables of TPC-DS in the current schema; at scale 0 they are empty. Returns them by their full names."""
     (extension,) = Path(duckdb_extension_tpcds.__file__).parent.rglob("tpcds.duckdb_extension")
     con.load_extension(str(extension))
-    con.execute(f"call dsdgen(sf = {float(scale)})")
+    con.execute("call dsdgen(sf = ?)", [scale])
     found = con.execute(
         "select table_catalog, table_schema, table_name, list(column_name order by ordinal_position), "
         "list(data_type order by ordinal_position) from information_schema.columns "
@@ -76,7 +77,4 @@ def _relation(table: str, names: list[str], types: list[str]) -> Relation:
 def _shown(select: exp.Select) -> list[exp.Expr]:
     """What a query shows, each once and with a name."""
     once = {shown.unalias(): shown for shown in reversed(select.expressions)}
-    return [
-        shown if shown.output_name else exp.alias_(shown, f"column_{place}")
-        for place, shown in enumerate(reversed(once.values()))
-    ]
+    return [named(shown, place) for place, shown in enumerate(reversed(once.values()))]

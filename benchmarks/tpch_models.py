@@ -92,7 +92,7 @@ def questions(texts: Sequence[str], name: Name) -> Iterator[Question]:
         assert isinstance(parsed, exp.Select)
         parsed.set("limit", None)
         parsed.set("order", None)
-        parsed.set("expressions", [_named(shown, place) for place, shown in enumerate(parsed.expressions)])
+        parsed.set("expressions", [named(shown, place) for place, shown in enumerate(parsed.expressions)])
         here = parsed.transform(_in_decimals).sql(dialect="duckdb")
         read = [table for table in parsed.find_all(exp.Table) if table.name in KEYS]
         names = frozenset(table.name for table in read)
@@ -138,7 +138,8 @@ def write_events(con: duckdb.DuckDBPyConnection, query: str, file: Path) -> None
     con.sql(query).write_parquet(str(file))
 
 
-def _named(shown: exp.Expr, place: int) -> exp.Expr:
+def named(shown: exp.Expr, place: int) -> exp.Expr:
+    """What a query shows at a place, with a name."""
     return shown if shown.output_name else exp.alias_(shown, f"column_{place}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version, Window
@@ -157,3 +158,8 @@ class SourceState:
     def rows_in(self, window: Window) -> int:
         """How many rows came in a window."""
         return sum(commit.rows for commit in self.between(window))
+
+
+def not_built(table: TableName) -> ConfigError:
+    """What to raise where a table has to be there, and no run has made it yet."""
+    return ConfigError(f"{table} was not built yet; run it first")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arctic_runtime.model.columns import Column
+from arctic_runtime.model.columns import Column, same_name
 from arctic_runtime.model.names import TableName
 
 Merge = Literal["on_write", "on_read"]
@@ -33,6 +33,10 @@ class Transform:
             return self.column
         arguments = self.column if self.parameter is None else f"{self.parameter}, {self.column}"
         return f"{self.unit}({arguments})"
+
+    def is_bucket_of(self, column: str | None) -> bool:
+        """Whether it buckets a column, as nodes do with the hash key."""
+        return self.unit == "bucket" and column is not None and same_name(self.column, column)
 
 
 @dataclass(frozen=True)

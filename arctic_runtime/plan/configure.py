@@ -212,7 +212,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
 
 def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for transform in config.partition_by:
-        if transform.unit == "bucket" and _is_among(transform.column, filter(None, [config.hash_key])):
+        if transform.is_bucket_of(config.hash_key):
             yield f"`partition_by: {transform}` buckets the hash key, which nodes do already; use `nodes`"
 
 

@@ -19,6 +19,9 @@ NEWEST_FORMAT = 3
 TARGET_PROPERTY = "write.target-file-size-bytes"
 """How Iceberg calls the size at which files are cut."""
 
+ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
+"""How Iceberg calls the size of row groups."""
+
 ROW_GROUP_SHARE = 64
 """A row group, which is the least that a lookup reads of a file, is such a part of the table, within two bounds."""
 

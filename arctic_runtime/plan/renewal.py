@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.compaction import Begun, Meeting, Node, NodeRange, Renew, TableFiles, renewal_branch
 from arctic_runtime.model.state import BaseState, ChangeTableState, TableState
 from arctic_runtime.model.table import Model, Transform
@@ -78,9 +77,7 @@ def _transforms(model: Model, nodes: Sequence[Node]) -> tuple[Transform, ...] | 
     if len(found) != 1 or any(not value.type for node in nodes for value in node.partition):
         return None
     ((_, transforms),) = found
-    hashed = model.config.hash_key
-    is_hashed = transforms and transforms[-1].unit == "bucket" and hashed and same_name(transforms[-1].column, hashed)
-    return transforms if is_hashed else None
+    return transforms if transforms and transforms[-1].is_bucket_of(model.config.hash_key) else None
 
 
 def _end(changes: ChangeTableState, base: BaseState, begun: Sequence[Begun]) -> tuple[Version, frozenset[NodeRange]]:

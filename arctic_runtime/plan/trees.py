@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.compaction import DataFile, Node, PartitionValue, TableFiles
 from arctic_runtime.model.nodes import ROOT, HashNode, bucket_node, covering
 from arctic_runtime.model.table import Transform
@@ -111,7 +110,7 @@ def bucket_counts(found: Sequence[Unit]) -> tuple[int, ...]:
 
 def in_tree(table: TableFiles, hash_key: str | None) -> bool:
     """Whether the table is bucketed by its hash key into a power of two, so that its nodes can go to other depths."""
-    is_cut = any(_is_of(of, hash_key) and bucket_node(of.parameter or 0, 0) is not None for of in table.transforms)
+    is_cut = any(of.is_bucket_of(hash_key) and bucket_node(of.parameter or 0, 0) is not None for of in table.transforms)
     return is_cut and all(_placed(node, hash_key) is not None for node in table.nodes)
 
 
@@ -130,11 +129,7 @@ def _units(partition: Partition, nodes: dict[HashNode, Node]) -> list[Unit]:
 def _placed(node: Node, hash_key: str | None) -> tuple[Partition, HashNode] | None:
     """The partition of a node without its bucket, and that one's place; None where it has no bucket in a tree."""
     for i, value in enumerate(node.partition):
-        if _is_of(value.transform, hash_key) and value.value is not None:
+        if value.transform.is_bucket_of(hash_key) and value.value is not None:
             place = bucket_node(value.transform.parameter or 0, int(value.value))
             return None if place is None else ((*node.partition[:i], *node.partition[i + 1 :]), place)
     return None
-
-
-def _is_of(transform: Transform, hash_key: str | None) -> bool:
-    return transform.unit == "bucket" and hash_key is not None and same_name(transform.column, hash_key)

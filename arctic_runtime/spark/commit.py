@@ -99,11 +99,25 @@ def overwrite(rows: DataFrame, table: TableName, expected: int, summary: Mapping
 
     Raises CommitConflict where it is not: every file that was added or taken away since is in the way.
     """
-    writer = rows.writeTo(name(*table.parts)).option("isolation-level", "serializable")
-    writer = writer.option("validate-from-snapshot-id", str(expected)).option("distribution-mode", "none")
-    for key, value in summary.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    write_once(lambda: writer.option("fanout-enabled", "true").overwrite(F.lit(True)), f"overwrite {table}")
+    options = {"distribution-mode": "none", "fanout-enabled": "true", **unmoved(expected), **said(summary)}
+    writer = rows.writeTo(name(*table.parts)).options(**options)
+    write_once(lambda: writer.overwrite(F.lit(True)), f"overwrite {table}")
+
+
+def unmoved(expected: int) -> dict[str, str]:
+    """Options of an overwriting commit that conflicts with every change of the table since a snapshot."""
+    return {"isolation-level": "serializable", "validate-from-snapshot-id": str(expected)}
+
+
+def said(summary: Mapping[str, str]) -> dict[str, str]:
+    """Options of a writer whose commit's summary is to say something."""
+    return {f"snapshot-property.{key}": value for key, value in summary.items()}
+
+
+def tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
+    """The snapshots that branches or tags of a table stand at, of those that there are."""
+    found = spark.table(name(*table.parts, "refs")).where(F.col("name").isin(*refs))
+    return {str(row["name"]): int(row["snapshot_id"]) for row in found.select("name", "snapshot_id").collect()}
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
@@ -120,14 +134,13 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
 def _went_through(spark: SparkSession, table: TableName, branch: str, what: str, error: Exception) -> bool:
     """Whether main is the branch although moving it there seemed to fail: an answer can get lost."""
     try:
-        refs = spark.table(name(*table.parts, "refs")).where(F.col("name").isin("main", branch))
-        tips = attempt(lambda: [row["snapshot_id"] for row in refs.collect()], what)
+        found = attempt(lambda: tips(spark, table, "main", branch), what)
     except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
             f"It is not known whether a commit went through.\n  while: {what}\n  found: {error}\n"
             "  what to do: run again; the next run looks for it first and applies nothing twice"
         ) from error
-    return len(tips) == 2 and len(set(tips)) == 1
+    return len(found) == 2 and len(set(found.values())) == 1
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:

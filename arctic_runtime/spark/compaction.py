@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
 from arctic_runtime.begun import observe_begun
-from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.errors import CommitConflict
 from arctic_runtime.files import observe_files, observe_totals
 from arctic_runtime.model.compaction import (
     CompactionMode,
@@ -30,13 +30,13 @@ from arctic_runtime.model.compaction import (
     describe_compaction,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import TableState, not_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
 from arctic_runtime.plan.settle import stale_branches
 from arctic_runtime.plan.split import split as split_alone
-from arctic_runtime.spark.commit import swap_in, write_once
+from arctic_runtime.spark.commit import said, swap_in, write_once
 from arctic_runtime.spark.execute import Context, merged_to, perform
 from arctic_runtime.spark.renewal import renew
 from arctic_runtime.spark.run import Run
@@ -62,7 +62,7 @@ def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) 
     """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
     state = run.observe()
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+        raise not_built(run.model.table)
     tables = _observed(run, (run.model.base, run.model.table.changes))
     begun = observe_begun(run.reader, run.model.base)
     return state, compaction(run.model, state, tables, mode, frozenset(done), begun)
@@ -96,7 +96,7 @@ def plan_split(run: Run, done: Iterable[Place] = ()) -> tuple[TableState, Compac
     """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
     state = run.observe()
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+        raise not_built(run.model.table)
     (table,) = _observed(run, [run.model.base]) or [TableFiles(run.model.base, state.base.snapshot, (), 1)]
     return state, split_alone(run.model, table, frozenset(done))
 
@@ -202,9 +202,7 @@ def _rewrite(step: Rewrite, context: Context) -> None:
 
 def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
     """Says again what the base is merged to: its newest snapshot has to, and the rewriting one can't be given it."""
-    writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch))
-    for key, value in merged_to(merged).items():
-        writer = writer.option(f"snapshot-property.{key}", value)
+    writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch)).options(**said(merged_to(merged)))
     write_once(writer.append, f"say what {'.'.join(branch)} is merged to")
 
 

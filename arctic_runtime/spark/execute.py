@@ -44,10 +44,18 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
-from arctic_runtime.plan.layout import LAYOUT, TARGET_PROPERTY, layout_text, node_count, row_group_bytes
+from arctic_runtime.plan.layout import (
+    LAYOUT,
+    NEWEST_FORMAT,
+    ROW_GROUP_PROPERTY,
+    TARGET_PROPERTY,
+    layout_text,
+    node_count,
+    row_group_bytes,
+)
 from arctic_runtime.spark import views
 from arctic_runtime.spark.bounds import NOWHERE, near
-from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, swap_in, write_once
+from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, said, swap_in, tips, write_once
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
 from arctic_runtime.spark.frames import (
@@ -148,9 +156,7 @@ def append_changes(
     counted = ordered.observe(seen, *counts)
 
     def write(branch: tuple[str, ...]) -> dict[str, int]:
-        writer = counted.writeTo(name(*branch)).option("isolation-level", "serializable")
-        for key, value in summary.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
+        writer = counted.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
         write_once(writer.append, f"append changes to {step.table}")
         told = _told(seen) or _counted_again(context.spark, step, branch, counts)
         found = {action: int(count or 0) for action, count in told.items()}
@@ -172,8 +178,7 @@ def _counted_again(
     spark: SparkSession, step: AppendChanges, branch: Sequence[str], counts: Sequence[Expression]
 ) -> dict[str, int]:
     """Counts the rows that were just appended to a branch; none where nothing was."""
-    refs = spark.table(name(*step.table.parts, "refs")).where(F.col("name") == branch[-1].removeprefix("branch_"))
-    tip = next(iter(refs.select("snapshot_id").collect()))[0]
+    (tip,) = tips(spark, step.table, branch[-1].removeprefix("branch_")).values()
     reader = spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
     if tip == step.expected:
         return dict.fromkeys((*_ACTIONS, *FLAWS), 0)
@@ -214,7 +219,7 @@ def _create_change_table(step: CreateChangeTable, context: Context) -> None:
     ]
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
-    lookups = {"write.parquet.row-group-size-bytes": str(row_group_bytes(0))}
+    lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0))}
     properties = {**lookups, **_properties(model, "changes"), "arctic.table": str(model.table)}
     _create(context, step.table, empty, properties, (), {})
 
@@ -229,7 +234,7 @@ def _create_base(step: CreateBase, context: Context) -> None:
     transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    sizes = {**target, "write.parquet.row-group-size-bytes": str(row_group_bytes(step.bytes))}
+    sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes))}
     properties = {**sizes, **_properties(model, "base"), **_format(model), LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
@@ -256,10 +261,10 @@ def _create(
         properties=property_list(properties.items()),
         view=name(view),
     )
-    said = {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in summary.items()}
+    summarised = {f"spark.sql.iceberg.{key}": value for key, value in said(summary).items()}
     rows.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**said, "spark.sql.iceberg.distribution-mode": "none"}):
+        with settings(spark, {**summarised, "spark.sql.iceberg.distribution-mode": "none"}):
             attempt(lambda: spark.sql(create).collect(), f"create {table}")
     finally:
         spark.catalog.dropTempView(view)
@@ -309,7 +314,10 @@ def _node_count(changes: DataFrame, size: int, context: Context) -> int:
 def _format(model: Model) -> dict[str, str]:
     """The base's format; before version 3 deletes are files of positions, here one for each file that has any."""
     version = model.config.format_version
-    return {"format-version": str(version), **({} if version == 3 else {"write.delete.granularity": "file"})}
+    return {
+        "format-version": str(version),
+        **({} if version == NEWEST_FORMAT else {"write.delete.granularity": "file"}),
+    }
 
 
 def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
@@ -413,7 +421,7 @@ def _replace_rows(
     """
     if where != NOWHERE:
         _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
-    writer = alive.writeTo(name(*branch)).option(f"snapshot-property.{MERGED}", merged_to(end)[MERGED])
+    writer = alive.writeTo(name(*branch)).options(**said(merged_to(end)))
     write_once(writer.append, f"write what changed to {'.'.join(branch)}")
 
 

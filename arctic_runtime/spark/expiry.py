@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import not_built
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
 from arctic_runtime.spark.commit import attempt, retried
@@ -30,7 +31,7 @@ def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
     """
     state, table = run.observe(), run.model.table
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{table} was not built yet; run it first")
+        raise not_built(table)
     names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
     found = [observe_snapshots(run.reader, of) for of in names]
     read = {str(reader): last_consumed(run.reader, reader).get(str(table)) for reader in readers}
@@ -94,7 +95,7 @@ def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, l
         )
     state, table = run.observe(), run.model.table
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{table} was not built yet; run it first")
+        raise not_built(table)
     names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
     before = run.now - datetime.timedelta(seconds=older_than_seconds)
     return {str(of): _orphans(run.session(), of, before, remove) for of in names}

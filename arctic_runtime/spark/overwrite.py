@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -11,12 +10,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SEQUENCE, find_column, plain_columns
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import not_built
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Request, decide, last_run
-from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.compute import seen
 from arctic_runtime.spark.diff import Shape, state_changes
@@ -46,7 +44,7 @@ def _overwritten(run: Run, source: TableName, as_of: str) -> dict[str, int]:
     state, upstreams = run.settled(run.observe()), run.observe_upstreams()
     last = last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
-        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+        raise not_built(run.model.table)
     decide(run.model, state, upstreams, Request())
     context = run.context(state)
     shape = run.shape_of(state, plain_columns(state.changes.columns))
@@ -54,8 +52,8 @@ def _overwritten(run: Run, source: TableName, as_of: str) -> dict[str, int]:
     rows = context.spark.table(name(*source.parts))
     _check_columns(run.model, rows, shape)
     place = F.lit(as_of).cast(shape.sequence_type)
-    later = _later(run, state, upstreams, last).where(F.col(SEQUENCE) > place)
-    keys = later.select(*as_key(run.model.config.primary_key)).distinct()
+    known = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
+    keys = known.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
     old = current_rows(context.spark, run.model, state)
     assert old is not None
     declared, replaced = (_without(of, keys, run.model) for of in (rows, old))
@@ -66,11 +64,6 @@ def _overwritten(run: Run, source: TableName, as_of: str) -> dict[str, int]:
     counts = append_changes(step, context, found, shape, {**said, decisions.DECLARED: as_of}, False, None)
     run.settled(run.observe())
     return counts
-
-
-def _later(run: Run, state: TableState, upstreams: Upstreams, last: Mapping[str, str]) -> DataFrame:
-    assert state.changes is not None
-    return seen(run.session(), run.model, state.changes, upstreams, decisions.consumed(last))
 
 
 def _without(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:

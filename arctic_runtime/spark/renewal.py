@@ -12,7 +12,7 @@ from arctic_runtime.begun import RENEWED
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.compaction import NodeRange, Renew
-from arctic_runtime.spark.commit import clear_away, publish, run, write_once
+from arctic_runtime.spark.commit import clear_away, publish, run, said, unmoved, write_once
 from arctic_runtime.spark.diff import DELETE
 from arctic_runtime.spark.execute import JOINED_AS_IT_LIES, Context, merged_to, settings, transform_value
 from arctic_runtime.spark.frames import all_of, column, conformed, newest_changes, read_appended
@@ -29,8 +29,7 @@ def renew(step: Renew, context: Context, tell: Callable[[NodeRange], None] = lam
     Raises CommitConflict where the base has moved on; what was done is lost then.
     """
     if len(step.ranges) == 1:
-        unmoved = {"isolation-level": "serializable", "validate-from-snapshot-id": str(step.expected)}
-        _write(step, step.ranges[0], context, step.table.parts, unmoved | _said(merged_to(step.end)))
+        _write(step, step.ranges[0], context, step.table.parts, unmoved(step.expected) | said(merged_to(step.end)))
         tell(step.ranges[0])
     else:
         _renew_by_parts(step, context, tell)
@@ -52,7 +51,7 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
     run(spark, create)
     for part in step.remaining:
         merged = merged_to(step.end) if part == step.remaining[-1] else {}
-        _write(step, part, context, branch, _said({RENEWED: str(part), **merged}))
+        _write(step, part, context, branch, said({RENEWED: str(part), **merged}))
         tell(part)
     try:
         publish(spark, step.table, step.branch)
@@ -62,14 +61,9 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
     clear_away(spark, step.table, step.branch)
 
 
-def _said(summary: Mapping[str, str]) -> dict[str, str]:
-    return {f"snapshot-property.{key}": value for key, value in summary.items()}
-
-
 def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], more: Mapping[str, str]) -> None:
     """The nodes of a part in the place of what is in them, in one commit."""
     rows, is_within = _merged(step, part, context, to), _within(step, part, context)
-    writer = rows.writeTo(name(*to))
     options = {
         "distribution-mode": "none",
         "use-table-distribution-and-ordering": "false",
@@ -78,8 +72,7 @@ def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], mo
         "output-spec-id": str(step.spec),
         **more,
     }
-    for key, value in options.items():
-        writer = writer.option(key, value)
+    writer = rows.writeTo(name(*to)).options(**options)
     with settings(context.spark, JOINED_AS_IT_LIES):
         write_once(lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew")
 

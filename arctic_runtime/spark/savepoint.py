@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.state import not_built
 from arctic_runtime.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.plan.decide import last_load
 from arctic_runtime.plan.savepoint import dropped, savepoint
@@ -23,7 +24,7 @@ def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint
     """
     state = run.settled(run.observe())
     if state.changes is None or state.base is None:
-        raise ConfigError(f"{run.model.table} was not built yet; run it first")
+        raise not_built(run.model.table)
     known = observe_savepoints(run.reader, run.model)
     newest = last_load(state.changes)
     if version is None and newest is None:

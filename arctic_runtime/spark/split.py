@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.files import observe_specs
-from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.compaction import Node, Relevel, Rewrite, Specs
 from arctic_runtime.model.nodes import HashNode, bucket_node
 from arctic_runtime.model.table import Model, Transform
@@ -43,11 +42,8 @@ def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite
 def beside(model: Model, node: Node, buckets: Sequence[int]) -> list[Sql]:
     """What rows of a node have for buckets of other numbers, so that files which lie in those are told apart too."""
     for value in node.partition:
-        own = (
-            bucket_node(value.transform.parameter or 0, int(value.value or 0))
-            if _is_of(value.transform, model)
-            else None
-        )
+        is_node = value.transform.is_bucket_of(model.config.hash_key)
+        own = bucket_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None
         if own is not None:
             others = (places for number in buckets if (places := _at_other_depth(own, number)))
             return [_among(model, value.transform, places) for places in others]
@@ -88,7 +84,7 @@ def _make_default(step: Relevel, specs: Specs, depth: int, context: Context, rea
     model = context.model
     if specs.default == _of_depth(specs, depth, model):
         return
-    old = next((of for of in specs.transforms[specs.default] if _is_of(of, model)), None)
+    old = next((of for of in specs.transforms[specs.default] if of.is_bucket_of(model.config.hash_key)), None)
     if old is None:
         raise _changed(step)
     replace = statement(
@@ -113,16 +109,11 @@ def _of_depth(specs: Specs, depth: int, model: Model) -> int | None:
 
 
 def _others(specs: Specs, spec: int, model: Model) -> list[Transform]:
-    return [of for of in specs.transforms[spec] if not _is_of(of, model)]
+    return [of for of in specs.transforms[spec] if not of.is_bucket_of(model.config.hash_key)]
 
 
 def _buckets(specs: Specs, spec: int, model: Model) -> int | None:
-    return next((of.parameter for of in specs.transforms[spec] if _is_of(of, model)), None)
-
-
-def _is_of(transform: Transform, model: Model) -> bool:
-    key = model.config.hash_key
-    return transform.unit == "bucket" and key is not None and same_name(transform.column, key)
+    return next((of.parameter for of in specs.transforms[spec] if of.is_bucket_of(model.config.hash_key)), None)
 
 
 def _bucket(column: str, buckets: int) -> Sql:

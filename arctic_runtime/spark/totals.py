@@ -29,7 +29,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, possible_totals
 from arctic_runtime.plan.incremental.tree import Node
-from arctic_runtime.spark.commit import attempt
+from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import as_key, column, match, read_table
 from arctic_runtime.spark.statement import name
@@ -201,5 +201,5 @@ def _write(context: Context, rows: DataFrame) -> None:
     places = [column(kept).alias(f"total_{i}") for i, kept in enumerate(rows.columns)]
     writer = rows.select(*places).coalesce(1).writeTo(name(*table.parts)).using("iceberg")
     writer = writer.tableProperty("format-version", "3").tableProperty(KIND, "totals")
-    writer = writer.option(f"snapshot-property.{RUN}", context.token)
+    writer = writer.options(**said({RUN: context.token}))
     attempt(writer.createOrReplace, f"write {table}")

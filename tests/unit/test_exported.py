@@ -28,7 +28,7 @@ SURFACE = {
     "named_table seen_query seen_view",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.savepoint": "Savepoint Tag",
-    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState",
+    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState not_built",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "
@@ -57,8 +57,8 @@ SURFACE = {
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",
-    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_SHARE SMALL_NODE_BYTES TARGET_PROPERTY "
-    "format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
+    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "
+    "TARGET_PROPERTY format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",

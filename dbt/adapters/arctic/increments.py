@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.settle import BRANCH_PREFIX, lineage
-from arctic_runtime.spark.commit import drop_branches, retried, swap_in
+from arctic_runtime.spark.commit import drop_branches, retried, swap_in, tips
 from arctic_runtime.spark.statement import name
 
 if TYPE_CHECKING:
@@ -44,13 +44,12 @@ def in_one_step(
 
 def _head(spark: SparkSession, table: TableName) -> int:
     """The snapshot that the table is now; a table without one gets an empty one."""
-    refs = spark.table(name(*table.parts, "refs")).where("name = 'main'").select("snapshot_id")
-    found = refs.collect()
+    found = tips(spark, table, "main")
     if not found:
         rows = spark.table(name(*table.parts))
         rows.limit(0).writeTo(name(*table.parts)).append()
-        found = refs.collect()
-    return int(found[0]["snapshot_id"])
+        found = tips(spark, table, "main")
+    return found["main"]
 
 
 def _stale(found: Table) -> Iterator[str]:
