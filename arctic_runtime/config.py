@@ -355,11 +355,13 @@ def _with_iceberg(extensions: str) -> str:
 
 
 def _local_settings(master: str) -> dict[str, str]:
+    """What an embedded Spark is given; the cache of compiled code holds what a few dozen models need, not one's."""
     partitions = max(8, 2 * _cores(master))
     return {
         "spark.driver.memory": "4g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.shuffle.partitions": str(partitions),
     }
 

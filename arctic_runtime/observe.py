@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.expiry import TRIMMED, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
-from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import Savepoint
@@ -278,6 +278,7 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
         snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
         rows=_live_rows(commits[-1].summary),
         not_null=tuple(field.name for field in table.schema().fields if field.required),
+        trimmed=trimmed_until(table.properties).sequence,
     )
 
 
@@ -317,6 +318,8 @@ def _commits(table: Table) -> Iterable[Commit]:
 def _commit(table: Table, snapshot: Snapshot) -> Commit:
     summary = _summary(snapshot)
     operation = snapshot.summary.operation.value if snapshot.summary else "append"
+    if TRIMMED in summary:
+        operation = "replace"  # What it took away had been replaced, and read by all.
     return Commit(
         version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),
         parent=snapshot.parent_snapshot_id,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version
+
+TRIMMED = "arctic.trimmed"
+"""A property of a change table: up to which commit rows have gone. Also in the summary of the snapshot that did it."""
+
+AGES = "arctic.ages"
+"""A property of a change table: when some of the commits were made whose snapshots are gone."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,26 @@ class Expire:
 
 
 @dataclass(frozen=True)
+class Age:
+    """When a commit of a change table was made; it is told where the snapshot that knows it is gone."""
+
+    sequence: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Trim:
+    """Change rows up to a commit go where one as old has replaced them, if the table's head still is `expected`.
+
+    The newest row of every key stays, so what the changes fold to is the same at every version from that commit on.
+    """
+
+    table: TableName
+    expected: int
+    until: Age
+
+
+@dataclass(frozen=True)
 class Kept:
     """A snapshot that is kept for a reason; those after it are kept with it, unless it is kept `alone`."""
 
@@ -51,7 +78,29 @@ class Kept:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What goes, and what is kept for whom."""
+    """What goes, and what is kept for whom; `waits_for` says what keeps change rows that are old enough to go.
+
+    `ages` are those of commits, as the change table is to keep them before the snapshots that know them go.
+    """
 
     steps: tuple[Expire, ...]
     kept: tuple[Kept, ...]
+    trim: Trim | None = None
+    ages: tuple[Age, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+
+def ages_text(ages: Iterable[Age]) -> str:
+    """Ages as a property keeps them."""
+    return " ".join(f"{age.sequence}:{age.at_ms}" for age in ages)
+
+
+def read_ages(text: str | None) -> tuple[Age, ...]:
+    """What `ages_text` wrote; a property that is not there is none."""
+    pairs = (part.split(":") for part in (text or "").split())
+    return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
+
+
+def trimmed_until(properties: Mapping[str, str]) -> Age:
+    """Up to which commit change rows of a table are no longer all there, by its properties."""
+    return next(iter(read_ages(properties.get(TRIMMED))), Age(0, 0))

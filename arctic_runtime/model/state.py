@@ -125,7 +125,8 @@ class SourceState:
     `format_version` 3 tables carry row lineage, from which the position of a row in the log follows.
     `snapshots` are all that can still be read, also those that a replaced table has left behind.
     `rows` are those of the table, not of its change table. `key` is an arctic model's primary key; `base` its base,
-    and `bases` the snapshots of that with the version that each is merged to, oldest first.
+    and `bases` the snapshots of that with the version that each is merged to, oldest first. `trimmed` is the sequence
+    number up to which change rows are no longer all in the log.
     """
 
     name: TableName
@@ -140,6 +141,7 @@ class SourceState:
     key: tuple[str, ...] | None = None
     base: TableName | None = None
     bases: tuple[tuple[int, Version], ...] = ()
+    trimmed: int = 0
 
     @property
     def log(self) -> TableName:
@@ -149,6 +151,10 @@ class SourceState:
     def keeps(self, version: Version | None) -> bool:
         """Whether the snapshot of a version is still in the line of commits, so that what came after it is a range."""
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
+
+    def tells_all_after(self, version: Version | None) -> bool:
+        """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
+        return self.keeps(version) or (version is not None and version.sequence >= self.trimmed)
 
     def between(self, window: Window) -> tuple[Commit, ...]:
         """The commits of a window, oldest first."""

@@ -54,10 +54,14 @@ class Compaction:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long versions that nobody needs any more are kept, and how many of the newest stay however old they are."""
+    """How long versions that nobody needs any more are kept, and how many of the newest stay however old they are.
+
+    `changes_seconds` is the age from which on change rows may go that a newer one has replaced.
+    """
 
     versions_seconds: int | None = None
     retain_last: int | None = None
+    changes_seconds: int | None = None
 
     @property
     def age_seconds(self) -> int | None:

@@ -93,8 +93,7 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
     is_large = is_base and model.config.hash_key is not None and totals.bytes > model.config.node_bytes
     if is_large and totals.added_bytes > model.config.node_bytes // 2:
         return True
-    has_deleted = totals.deleted > 0 and is_base
-    return (totals.files > allowed or has_deleted or is_large) and totals.appends % max(1, allowed // 2) == 0
+    return (totals.files > allowed or totals.deleted > 0 or is_large) and totals.appends % max(1, allowed // 2) == 0
 
 
 def describe_plan(plan: CompactionPlan) -> list[str]:
@@ -128,7 +127,7 @@ def _limits(model: Model, table: TableFiles, mode: CompactionMode) -> _Limits:
     wanted = model.config.compaction
     asked = mode in ("minor", "full")
     if table.table == model.table.changes:
-        return _Limits(1 if asked else wanted.change_files, 1.0)
+        return _Limits(1 if asked else wanted.change_files, 1.0 if mode == "minor" else wanted.deleted_share)
     return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, mode == "full")
 
 

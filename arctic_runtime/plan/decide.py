@@ -235,6 +235,13 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  expected: snapshot {start.snapshot}\n  found: {source.commits[0].version.snapshot} as the oldest\n"
             f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
         )
+    if not source.tells_all_after(start):
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
+            f"  expected: change rows after sequence number {start.sequence}\n"
+            f"  found: up to {source.trimmed} only the newest of each key\n"
+            f"  what to do: {refresh}; set `retention: changes` of {name} to more than the time between runs"
+        )
 
 
 def _decide_state(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Expire, ExpiryPlan, Kept, Snapshot, Snapshots
@@ -10,6 +12,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN, last_load
+from arctic_runtime.plan.trim import is_due, kept_ages, trim
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
@@ -27,12 +30,16 @@ def expiry(
     sets neither an age nor a number.
     """
     age = model.config.retention.age_seconds
-    if age is None:
+    if age is None and model.config.retention.changes_seconds is None:
         raise ConfigError(
             f"{model.table}: nothing says how long its versions are kept.\n"
-            "  what to do: set `retention: {versions: '5d'}` or `{retain_last: 20}` in the model's configuration"
+            "  what to do: set `retention: {changes: '7d', versions: '5d'}` in the model's configuration"
         )
-    wanted = {**_wanted(state, consumers), **_last_versions(state, model.config.retention.retain_last)}
+    read = _wanted(state, consumers)
+    found, waits = trim(model, state, read, now_ms)
+    if age is None:
+        return ExpiryPlan((), (), found, (), waits)
+    wanted = {**read, **_last_versions(state, model.config.retention.retain_last)}
     needs: dict[str, Callable[[Snapshots], Needs]] = {
         str(model.table.changes): lambda _: _of_changes(state, wanted),
         str(model.base): lambda base: _of_base(state, base, wanted),
@@ -41,21 +48,51 @@ def expiry(
     steps: list[Expire] = []
     kept: list[Kept] = []
     for table in tables:
-        found = [*_of_any(table), *needs[str(table.table)](table)]
-        cut = min((sequence for sequence, _ in found), default=0)
+        needed = [*_of_any(table), *needs[str(table.table)](table)]
+        cut = min((sequence for sequence, _ in needed), default=0)
         gone = _expired(table, cut, now_ms - 1000 * age)
         steps += [Expire(table.table, gone)] if gone else []
-        kept += _kept(table, found, cut)
-    return ExpiryPlan(tuple(steps), tuple(kept))
+        kept += _kept(table, needed, cut)
+    gone_from = {step.table: step.snapshots for step in steps}
+    ages = kept_ages(model, state, gone_from.get(model.table.changes, ()))
+    return ExpiryPlan(tuple(steps), tuple(kept), found, ages, waits)
+
+
+def may_be_due(model: Model, state: TableState, now_ms: int) -> bool:
+    """Whether it is worth a look at what else keeps versions and change rows, after a run."""
+    age, changes = model.config.retention.age_seconds, state.changes
+    if changes is None:
+        return False
+    old = [of for of in changes.commits if age is not None and of.at_ms < now_ms - 1000 * age]
+    found, _ = trim(model, state, {}, now_ms)
+    return len(old) >= WORTH_EXPIRING or (found is not None and is_due(model, changes, found))
+
+
+def due(model: Model, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
+    """What of a plan a run does by itself: what enough has come together of."""
+    enough = sum(len(step.snapshots) for step in plan.steps) >= WORTH_EXPIRING
+    trims = plan.trim is not None and state.changes is not None and is_due(model, state.changes, plan.trim)
+    return replace(plan, steps=plan.steps if enough else (), trim=plan.trim if trims else None)
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     """Lines for people; `verb` says whether snapshots are to go or gone."""
-    lines = [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
+    lines = _describe_trim(plan, verb)
+    lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
     for kept in plan.kept:
         newer = "" if kept.alone else " and newer"
         lines.append(f"kept: {kept.table}, snapshot {kept.snapshot}{newer}: {kept.reason}")
     return lines or ["nothing to do"]
+
+
+def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
+    trimmed = plan.trim
+    if trimmed is None:
+        return [f"kept: change rows that are old enough to go: {reason}" for reason in plan.waits_for]
+    until = datetime.datetime.fromtimestamp(trimmed.until.at_ms / 1000, datetime.timezone.utc)
+    what = f"rows of {trimmed.table} up to {until:%Y-%m-%d %H:%M} UTC that newer ones have replaced"
+    waits = [f"kept: newer change rows that are old enough to go: {reason}" for reason in plan.waits_for]
+    return [f"{verb}: {what}", *waits]
 
 
 def _expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:

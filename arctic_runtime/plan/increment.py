@@ -201,6 +201,8 @@ def _check_window(state: SourceState, window: Window) -> None:
     oldest = state.commits[0]
     if not state.keeps(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
         raise NotMaintained("SOURCE_REPLACED", f"{state.name} no longer follows from the version that was read last")
+    if not state.tells_all_after(start):
+        raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
     if not _only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
 

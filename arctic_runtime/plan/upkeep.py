@@ -26,11 +26,14 @@ def read_compaction(key: str, value: Any) -> Compaction:
 
 
 def read_retention(key: str, value: Any) -> Retention:
-    """A mapping with the age from which on versions may go, and how many stay in any case; raises ConfigError."""
+    """A mapping with the ages from which on versions and change rows may go, and how many versions stay in any case.
+
+    Raises ConfigError.
+    """
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping, such as {{versions: '5d'}}; found {value!r}")
-    parts = _parts(key, value, {"versions": read_age, "retain_last": _count, "changes": _no_changes})
-    return Retention(parts.get("versions"), parts.get("retain_last"))
+    parts = _parts(key, value, {"versions": read_age, "retain_last": _count, "changes": read_age})
+    return Retention(parts.get("versions"), parts.get("retain_last"), parts.get("changes"))
 
 
 def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
@@ -62,10 +65,3 @@ def read_age(key: str, value: Any) -> int:
             f"`{key}` must be an age in minutes, hours, days or weeks, such as 90m, 12h, 5d, 2w; found {value!r}"
         )
     return int(match["number"]) * _SECONDS[match["unit"]]
-
-
-def _no_changes(key: str, value: Any) -> None:
-    raise ConfigError(
-        f"`{key}: {value}` is not supported yet: change rows are what bases are made of, so they are kept for ever; "
-        "`versions` lets old snapshots go"
-    )

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.expiry import trimmed_until
 from arctic_runtime.model.state import Commit
 from arctic_runtime.observe import observe_savepoints
 from arctic_runtime.plan.savepoint import find_savepoint
@@ -28,6 +29,11 @@ def changes_between(run: Run, start: int | str, end: int | str, limit: int) -> l
     if first.version.sequence > last.version.sequence:
         raise ConfigError(f"{run.model.table}: version {start} is newer than {end}; give the older one first")
     is_whole = all(commit in commits for commit in (first, last))
+    if not is_whole and state.changes and first.version.sequence < trimmed_until(state.changes.properties).sequence:
+        raise ConfigError(
+            f"{run.model.table}: not all changes since version {start} are kept any more.\n"
+            "  what to do: give a later version; `retention: changes` says how long they are kept"
+        )
     rows = read_appended(run.session(), run.model.table.changes, first.version, last.version, is_whole)
     if first == last:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -14,11 +13,12 @@ from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import not_built
 from arctic_runtime.observe import last_consumed, observe_snapshots
-from arctic_runtime.plan.expiry import WORTH_EXPIRING, expiry
+from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.spark.commit import attempt, retried
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.trim import keep_ages, trim
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""
@@ -41,33 +41,28 @@ def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
 
 def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
     """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
-    return retried(partial(_expired, run, tuple(readers)))
-
-
-def _expired(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
-    plan = plan_expiry(run, readers)
-    for step in plan.steps:
-        _expire(run.session(), step)
-    return plan
+    names = tuple(readers)
+    return retried(lambda: _perform(run, plan_expiry(run, names)))
 
 
 def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
     """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
-    age = run.model.config.retention.age_seconds
-    changes = observe_snapshots(run.reader, run.model.table.changes) if age is not None else None
-    if age is None or changes is None:
-        return
-    old = [of for of in changes.lineage if of.at_ms < _milliseconds(run) - 1000 * age]
-    if len(old) < WORTH_EXPIRING:
+    state = run.observe()
+    if state.changes is None or not may_be_due(run.model, state, _milliseconds(run)):
         return
     names = tuple(readers)
-    if _count(plan_expiry(run, names)) >= WORTH_EXPIRING:
-        with suppress(CommitConflict):
-            expire(run, names)
+    with suppress(CommitConflict):
+        retried(lambda: _perform(run, due(run.model, run.observe(), plan_expiry(run, names))))
 
 
-def _count(plan: ExpiryPlan) -> int:
-    return sum(len(step.snapshots) for step in plan.steps)
+def _perform(run: Run, plan: ExpiryPlan) -> ExpiryPlan:
+    if plan.trim is not None:
+        trim(plan.trim, run.context(run.observe()))
+    if plan.ages and plan.steps:
+        keep_ages(run.model.table.changes, plan.ages, run.context(run.observe()))
+    for step in plan.steps:
+        _expire(run.session(), step)
+    return plan
 
 
 def _expire(spark: SparkSession, step: Expire) -> None:

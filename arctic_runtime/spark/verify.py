@@ -11,6 +11,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
+from arctic_runtime.model.expiry import trimmed_until
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.observe import last_with_other_columns
@@ -165,7 +166,9 @@ def _compared(run: Run, state: TableState, expected: DataFrame, check: str) -> F
 def _history(run: Run, state: TableState) -> Iterable[Finding]:
     """All rules in one pass: a finding for each, of at most `SAMPLED` rows together."""
     shape = run.shape_of(state, ())
-    rules = _rules(shape, last_with_other_columns(run.reader, run.model.table.changes))
+    assert state.changes is not None
+    trimmed = trimmed_until(state.changes.properties).sequence
+    rules = _rules(shape, last_with_other_columns(run.reader, run.model.table.changes), trimmed)
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
     placed = _with_previous(_all_changes(run, state), shape).withColumn("__arctic_breaks", breaks)
     broken = placed.drop(*_HELD).where(F.size("__arctic_breaks") > 0).limit(SAMPLED)
@@ -190,17 +193,19 @@ def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def _rules(shape: Shape, other_columns_until: int) -> dict[str, Expression]:
+def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
     """Promise → the change rows that break it.
 
-    Rows up to the commit `other_columns_until` may have differed in columns that are gone.
+    Rows up to the commit `other_columns_until` may have differed in columns that are gone. Of those up to the commit
+    `trimmed` what came before may be gone.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
-    absent = was.isNull() | (was == DELETE)
+    there = was.isNotNull() & (was != DELETE)
+    absent = ~there & (was.isNotNull() | (F.col("__arctic_place") > trimmed))
     rules = {
         "each key changes once in a commit": F.col("__arctic_copy") > 1,
         "every action is known": ~F.coalesce(action.isin(INSERT, UPDATE, DELETE, UPSERT), F.lit(False)),
-        "inserts make rows that were not there": (action == INSERT) & ~absent,
+        "inserts make rows that were not there": (action == INSERT) & there,
         "updates change rows that were there": (action == UPDATE) & absent,
     }
     if not shape.rest:
@@ -212,7 +217,7 @@ def _rules(shape: Shape, other_columns_until: int) -> dict[str, Expression]:
     return {
         **rules,
         "deletes that tell a row delete one": (action == DELETE) & told & absent,
-        "_before is the row as it was": told & ~absent & ~same_as_told,
+        "_before is the row as it was": told & there & ~same_as_told,
         "updates tell the row before": (action == UPDATE) & ~told,
         "no update changes nothing": (action == UPDATE)
         & told

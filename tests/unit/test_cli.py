@@ -240,7 +240,7 @@ def test_a_plan_of_expiry_tells_what_is_kept_for_whom_without_spark(arctic: Arct
     assert (code, json.loads(out)["steps"]) == (0, [])
     code, _, err = arctic("expire", "dwd", "--plan")
     assert code == 2
-    assert "retention: {versions: '5d'}" in err
+    assert "retention: {changes: '7d', versions: '5d'}" in err
 
 
 @pytest.fixture

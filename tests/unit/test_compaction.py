@@ -137,9 +137,16 @@ def test_tiny_tables_are_left_alone_until_a_commit_is_worth_it() -> None:
 def test_files_of_the_change_table_are_joined_and_never_sorted() -> None:
     assert planned(log(*[SMALL] * 6), "major") == []
     for mode in MODES:
-        (step,) = planned(log(*[SMALL] * 20, deleted(LARGE, 0.9)), mode)
+        (step,) = planned(log(*[SMALL] * 20, deleted(LARGE, 0.2)), mode)
         assert (step.table, step.way, step.files) == (TABLE.changes, "join", 20)
     assert planned(log(SMALL), "full") == []
+
+
+def test_a_change_table_of_which_much_was_trimmed_is_written_anew() -> None:
+    for mode in ("auto", "major", "full"):
+        (step,) = planned(log(SMALL, *[deleted(LARGE, 0.5)] * 5), mode)
+        assert (step.table, step.way, step.files, step.whole) == (TABLE.changes, "sort", 6, True)
+    assert planned(log(SMALL, *[deleted(LARGE, 0.5)] * 5), "minor") == []
 
 
 def test_files_of_several_specs_come_under_one_together_or_not_at_all() -> None:
@@ -191,7 +198,8 @@ def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: Compac
         (TABLE, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=128 * MIB), False),
         (TABLE, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=129 * MIB), True),
         (TABLE.changes, FileTotals(1, 0, appends=1, bytes=900 * MIB, added_bytes=129 * MIB), False),
-        (TABLE.changes, FileTotals(6, 9), False),
+        (TABLE.changes, FileTotals(6, 0), False),
+        (TABLE.changes, FileTotals(6, 9), True),
         (TABLE.changes, FileTotals(7, 0), True),
         (TABLE.changes, FileTotals(7, 0, appends=4), False),
         (TABLE.changes, FileTotals(7, 0, appends=6), True),

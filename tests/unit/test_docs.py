@@ -24,6 +24,7 @@ from arctic_runtime.cli import _COMMANDS, _WITHOUT_MODELS, _parser
 from arctic_runtime.model import step, table
 from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
+from arctic_runtime.model.expiry import AGES, TRIMMED
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.nodes import MAX_DEPTH
@@ -349,6 +350,10 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             increment.CHANGELOG,
             decide.STARTED,
             decide.ESTIMATED,
+            decide.DECLARED,
+            decide.TOTALS,
+            TRIMMED,
+            AGES,
         ),
         KEY_PROPERTY,
         *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),

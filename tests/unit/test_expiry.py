@@ -149,7 +149,7 @@ def test_what_tags_and_branches_hold_stays_and_what_lost_attempts_left_goes() ->
 
 def test_without_an_age_nothing_is_planned() -> None:
     model = replace(MODEL, config=replace(MODEL.config, retention=Retention()))
-    with pytest.raises(ConfigError, match=r"retention: \{versions: '5d'\}"):
+    with pytest.raises(ConfigError, match=r"retention: \{changes: '7d', versions: '5d'\}"):
         expiry(model, a_state(2, merged=2), [], {}, NOW)
 
 

@@ -22,7 +22,7 @@ SURFACE = {
     "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
     "LeftAlone Meeting Node NodeRange PartitionValue Place RENEWAL_PREFIX Relevel Renew Rewrite Specs TableFiles Way "
     "describe_compaction renewal_branch renewal_end",
-    "model.expiry": "Expire ExpiryPlan Kept Snapshot Snapshots",
+    "model.expiry": "AGES Age Expire ExpiryPlan Kept Snapshot Snapshots TRIMMED Trim ages_text read_ages trimmed_until",
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view "
     "named_table seen_query seen_view",
@@ -41,7 +41,7 @@ SURFACE = {
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED DECLARED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
     "TOTALS check_table consumed decide fingerprint last_load last_run",
-    "plan.expiry": "Needs WORTH_EXPIRING describe_expiry expiry",
+    "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
     "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
@@ -66,6 +66,7 @@ SURFACE = {
     "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
     "plan.upkeep": "read_age read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
+    "plan.trim": "KEPT_AGES TRIMS is_due kept_ages trim",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED lineage relaxation settle "
     "stale_branches",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 
+from arctic_runtime.model.expiry import TRIMMED
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
-from arctic_runtime.spark.statement import name, statement
+from arctic_runtime.spark.statement import name, statement, text
 
 
 def last_change(state: SourceState) -> dt.datetime:
@@ -19,4 +20,8 @@ def last_change(state: SourceState) -> dt.datetime:
 def question(table: TableName) -> str:
     """The same asked of Spark, for catalogs that this process can't read."""
     snapshots = name(table.catalog, table.schema, table.name, "snapshots")
-    return statement("SELECT max(committed_at) FROM {of} WHERE operation <> 'replace'", of=snapshots)
+    return statement(
+        "SELECT max(committed_at) FROM {of} WHERE operation <> 'replace' AND summary[{trimmed}] IS NULL",
+        of=snapshots,
+        trimmed=text(TRIMMED),
+    )

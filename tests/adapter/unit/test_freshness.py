@@ -32,5 +32,6 @@ def test_where_only_compactions_are_kept_the_oldest_counts() -> None:
 
 
 def test_spark_is_asked_the_same_of_a_quoted_name() -> None:
-    expected = "SELECT max(committed_at) FROM `lake`.`s`.`a``b`.`snapshots` WHERE operation <> 'replace'"
+    expected = "SELECT max(committed_at) FROM `lake`.`s`.`a``b`.`snapshots` WHERE operation <> 'replace' "
+    expected += "AND summary['arctic.trimmed'] IS NULL"
     assert question(TableName("lake", "s", "a`b")) == expected

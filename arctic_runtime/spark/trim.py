@@ -1,0 +1,57 @@
+"""Trimming: change rows go that a newer one has replaced; what is left still folds to the table."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.commit import run, said, swap_in, write_once
+from arctic_runtime.spark.execute import Context, settings
+from arctic_runtime.spark.frames import COMMIT_ORDER, as_key, key_name, read_table
+from arctic_runtime.spark.statement import listed, name, properties, statement
+
+_ROWS = "__arctic_t"
+_NEWEST = "__arctic_newest"
+
+
+def trim(step: Trim, context: Context) -> None:
+    """Deletes the rows in one commit, and says before up to where they may be gone: readers behind that are to know.
+
+    Raises CommitConflict where the change table has moved on.
+    """
+    _set(context, step.table, {TRIMMED: ages_text([step.until])})
+    swap_in(context.spark, step.table, step.expected, context.token, lambda branch: _delete(step, context, branch))
+
+
+def keep_ages(table: TableName, ages: tuple[Age, ...], context: Context) -> None:
+    """Writes down when commits were made whose snapshots are about to go."""
+    _set(context, table, {AGES: ages_text(ages)})
+
+
+def _set(context: Context, table: TableName, values: dict[str, str]) -> None:
+    parts = {"table": name(*table.parts), "values": properties(values.items())}
+    run(context.spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
+
+
+def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
+    spark, key, view = context.spark, context.model.config.primary_key, f"arctic_trim_{context.token}"
+    place = F.col(COMMIT_ORDER)
+    old = read_table(spark, step.table, step.expected).where(place <= step.until.sequence)
+    newest = old.groupBy(*as_key(key)).agg(F.max(place).alias(_NEWEST), F.min(place).alias("__arctic_oldest"))
+    on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    older = statement("{place} < {newest}", place=name(_ROWS, COMMIT_ORDER), newest=name(_NEWEST))
+    delete = statement(
+        "DELETE FROM {table} AS {rows} WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
+        table=name(*branch),
+        rows=name(_ROWS),
+        view=name(view),
+        on=listed([*on, older], " AND "),
+    )
+    newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
+    summary = {f"spark.sql.iceberg.{key}": value for key, value in said({TRIMMED: ages_text([step.until])}).items()}
+    try:
+        with settings(spark, summary):
+            write_once(lambda: spark.sql(delete).collect(), delete)
+    finally:
+        spark.catalog.dropTempView(view)

@@ -1,0 +1,157 @@
+"""Change rows that were replaced are gone, and everything that is made of the rest is as it was."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.model.expiry import ExpiryPlan
+from arctic_runtime.model.table import Model
+from arctic_runtime.observe import observe_snapshots
+from arctic_runtime.spark import trim
+from arctic_runtime.spark.between import changes_between
+from arctic_runtime.spark.compaction import compact
+from arctic_runtime.spark.expiry import expire, expire_if_due, plan_expiry
+from arctic_runtime.spark.run import Run
+from tests.spark.warehouse import Warehouse, refuse
+
+COLUMNS = "id int, v int"
+SQL = "select id, v from {s}"
+CONFIG: dict[str, Any] = {"primary_key": "id", "retention": {"changes": "1d", "versions": "1d"}}
+LATER = datetime.timedelta(days=2)
+
+
+def later(lake: Warehouse, model: Model) -> Run:
+    """A look at a table after some time."""
+    now = datetime.datetime.now(datetime.timezone.utc) + LATER
+    return Run(model, lake.reader, lambda: lake.spark, now=now)
+
+
+def expired(lake: Warehouse, model: Model, *readers: Model) -> ExpiryPlan:
+    return expire(later(lake, model), [reader.table for reader in readers])
+
+
+def put(lake: Warehouse, model: Model, rows: dict[int, int]) -> None:
+    lake.load("s", list(rows.items()), COLUMNS)
+    lake.run(model)
+
+
+def told(lake: Warehouse, model: Model) -> list[tuple[Any, ...]]:
+    """Key, value and action of all change rows, in order."""
+    order = "_last_updated_sequence_number, id"
+    found = lake.spark.sql(f"select id, v, _action from {lake.sql_name('m__changes')} order by {order}")
+    return [tuple(row) for row in found.collect()]
+
+
+def moved(lake: Warehouse, model: Model) -> dict[int, int]:
+    """A row inserted, updated twice, deleted, made again; others once or never changed."""
+    rows = {i: i for i in range(4)}
+    put(lake, model, rows)
+    for v in (10, 20):
+        put(lake, model, rows | {1: v})
+    put(lake, model, {0: 0, 1: 30, 3: 3})
+    put(lake, model, {0: 0, 1: 30, 2: 40, 3: 3})
+    return {0: 0, 1: 30, 2: 40, 3: 3}
+
+
+def exact(lake: Warehouse, *models: Model) -> None:
+    for model in models:
+        assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, merge: str) -> None:
+    model = lake.model("m", SQL, merge=merge, **CONFIG)
+    rows = moved(lake, model)
+    state = lake.model("state", "select id % 2 as half, sum(v) as v from {m} group by 1", primary_key="half")
+    events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    for reader in (state, events):
+        lake.run(reader)
+    compact(lake.make_run(model), "major")
+    plan = expired(lake, model, state, events)
+    assert plan.trim is not None
+    assert told(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
+    assert lake.rows(model) == sorted(rows.items(), key=repr)
+    exact(lake, model)
+    assert plan_expiry(later(lake, model), []).trim is None
+    assert lake.run(state, refuse).mode == "unchanged"
+    put(lake, model, rows | {1: 50, 9: 9})
+    for reader in (state, events):
+        assert lake.run(reader).mode == "incremental"
+    exact(lake, model, state, events)
+    lake.spark.sql(f"drop table {lake.sql_name('m' if merge == 'on_write' else 'm__base')}")
+    lake.run(model)
+    assert lake.rows(model) == sorted((rows | {1: 50, 9: 9}).items(), key=repr)
+    exact(lake, model)
+    compact(lake.make_run(model), "full")
+    assert len(told(lake, model)) == 6
+    exact(lake, model)
+
+
+def test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_gone(lake: Warehouse) -> None:
+    model = lake.model("m", SQL, **CONFIG)
+    put(lake, model, {1: 1, 2: 2})
+    put(lake, model, {1: 10, 2: 2})
+    events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    lake.run(events)
+    put(lake, model, {1: 20})
+    plan = expired(lake, model, events)
+    assert plan.waits_for == (f"{events.table} has read up to it",)
+    assert told(lake, model) == [(2, 2, "insert"), (1, 10, "update"), (1, 20, "update"), (2, 2, "delete")]
+    outcome = lake.run(events)
+    assert (outcome.mode, sum(outcome.rows.values())) == ("incremental", 1)
+    expired(lake, model, events)
+    assert told(lake, model) == [(1, 20, "update"), (2, 2, "delete")]
+    put(lake, model, {1: 20, 2: 3})
+    assert told(lake, model)[-1] == (2, 3, "insert")
+    lake.run(events)
+    exact(lake, model, events)
+
+
+def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) -> None:
+    model = lake.model("m", SQL, **CONFIG)
+    state = lake.model("state", "select id, v + 1 as v from {m}", primary_key="id", refresh="incremental")
+    events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    put(lake, model, {1: 1, 2: 2})
+    for reader in (state, events):
+        lake.run(reader)
+    first = lake.head(model)
+    moved(lake, model)
+    expire_if_due(later(lake, model), [])
+    assert len(told(lake, model)) == 4
+    assert len(observe_snapshots(lake.reader, model.table.changes).lineage) > 5
+    expired(lake, model)
+    outcome = lake.run(state)
+    assert (outcome.mode, outcome.reason) == ("full", "UPSTREAM_EXPIRED")
+    with pytest.raises(SourceError, match=r"UPSTREAM_EXPIRED[\s\S]*only the newest of each key"):
+        lake.run(events)
+    lake.run(events, full_refresh=True)
+    exact(lake, model, state, events)
+    with pytest.raises(ConfigError, match="has no version"):
+        changes_between(lake.make_run(model), first, lake.head(model), 9)
+
+
+def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lake.model("m", SQL, **CONFIG)
+    rows = moved(lake, model)
+    before = told(lake, model)
+
+    def dies(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trim, "write_once", dies)
+        with pytest.raises(KeyboardInterrupt):
+            expired(lake, model)
+    assert told(lake, model) == before
+    exact(lake, model)
+    put(lake, model, rows | {0: 7})
+    put(lake, model, rows | {0: 8})
+    expired(lake, model)
+    assert told(lake, model) == [(3, 3, "insert"), (1, 30, "update"), (2, 40, "insert"), (0, 8, "update")]
+    exact(lake, model)
