@@ -123,6 +123,7 @@ def _explain(desk: Desk) -> Answer:
         *(f"  reads {name}: {_window(window)}" for name, window in plan.decision.windows.items()),
         *(f"  {way.explain()}" for way in plan.decision.ways),
         *(f"  {line}" for line in (plan.decision.increment.describe() if plan.decision.increment else ())),
+        *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if plan.decision.mode != "unchanged" else []),
     ]

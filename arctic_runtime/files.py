@@ -9,6 +9,8 @@ from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
+from arctic_runtime.observe import KIND
+from arctic_runtime.plan.incremental.joins import NO_NODES, Placement
 from arctic_runtime.plan.layout import TARGET_PROPERTY
 
 if TYPE_CHECKING:
@@ -100,6 +102,25 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
     """The partition specs that a table has or had."""
     return _specs(reader.load_table(name.schema, name.name))
+
+
+def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
+    """Where a base's files lie, by the specs of its manifests; anything else than a base lies in no nodes."""
+    from pyiceberg.manifest import ManifestContent
+
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if table.properties.get(KIND) != "base" or snapshot is None:
+        return NO_NODES
+    transforms = _specs(table).transforms
+    data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA]
+    found = {transforms[of.partition_spec_id] for of in data if of.has_added_files() or of.has_existing_files()}
+    buckets = {of[-1] for of in found if of and of[-1].unit == "bucket"}
+    if any(not of or of[-1] not in buckets for of in found) or len({of.column for of in buckets}) != 1:
+        return NO_NODES
+    others = dict.fromkeys(part.column for of in found for part in of[:-1])
+    (column,) = {of.column for of in buckets}
+    return Placement(column, tuple(sorted(of.parameter or 0 for of in buckets)), tuple(others))
 
 
 def _specs(table: Table) -> Specs:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
+from arctic_runtime.files import observe_placement
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.state import SourceState, TableState
@@ -32,7 +33,9 @@ from arctic_runtime.observe import observe_model, observe_readable, observe_sour
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request, decide
-from arctic_runtime.plan.increment import CHANGELOG, Upstreams
+from arctic_runtime.plan.increment import CHANGELOG, Upstreams, analysis
+from arctic_runtime.plan.incremental.joins import Placement, describe_joins
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import laid_out_anew
 from arctic_runtime.plan.reads import Reads, reads, with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
@@ -90,10 +93,14 @@ def register_changes(
 
 @dataclass(frozen=True)
 class Plan:
-    """What the next run does; `steps` are those that hold for what was observed now."""
+    """What the next run does; `steps` are those that hold for what was observed now.
+
+    `joins` tells of the query's joins whether they move rows, where all is computed.
+    """
 
     decision: Decision
     steps: tuple[Step, ...]
+    joins: tuple[str, ...] = ()
 
 
 class Run:
@@ -156,7 +163,8 @@ class Run:
     def explain(self) -> Plan:
         """The plan of the next run, without running it and without Spark."""
         state = self.observe()
-        decision = decide(self.model, state, self.observe_upstreams(), self.request)
+        upstreams = self.observe_upstreams()
+        decision = decide(self.model, state, upstreams, self.request)
         head = state.changes.head if state.changes else None
         steps = [*settle(self.model, state)]
         if decision.mode != "unchanged":
@@ -164,7 +172,20 @@ class Run:
             steps.append(
                 AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
             )
-        return Plan(decision, tuple(steps))
+        return Plan(decision, tuple(steps), self._joins(upstreams))
+
+    def _joins(self, upstreams: Upstreams) -> tuple[str, ...]:
+        if self.model.config.input == "changes":
+            return ()
+        try:
+            analysed, _ = analysis(self.model, upstreams)
+        except NotMaintained:
+            return ()
+        found = [state for state in upstreams.states.values() if state is not None and state.base is not None]
+        placed = {of.name: observe_placement(self.reader, of.base) for of in found if of.base is not None}
+        behind = [of.name for of in found if of.base != of.name and (not of.bases or of.bases[-1][1] != of.version)]
+        unmerged = Placement(otherwise="has changes that are not merged yet; `arctic compact` merges them")
+        return describe_joins(analysed.tree, placed | dict.fromkeys(behind, unmerged))
 
     def observe(self) -> TableState:
         return observe_model(self.reader, self.model)

@@ -72,7 +72,7 @@ class Operations(RuleBasedStateMachine):
             delete_when="op = 'd'",
             exclude_columns=["lsn", "op"],
             merge=merge,
-            retention={"versions": "1d"},
+            retention={"changes": "1d", "versions": "1d"},
             **config,
         )
 

@@ -31,6 +31,7 @@ from arctic_runtime.model.nodes import MAX_DEPTH
 from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, renewal, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
+from arctic_runtime.plan.incremental.joins import Placement, describe_joins
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
@@ -509,7 +510,9 @@ def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatc
     ways = maintain(analysed.tree, key, changed)
     found = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
     decision = decide.Decision("incremental", "CHANGES", windows, increment=found)
-    plan = SimpleNamespace(decision=decision, steps=(step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),))
+    joins = describe_joins(analysed.tree, {TableName("lake", "ods", "ods_flights"): Placement("flight_id", (8,))})
+    steps = (step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),)
+    plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)
     model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
     desk = SimpleNamespace(
         project=SimpleNamespace(one=lambda _: model),

@@ -54,6 +54,7 @@ SURFACE = {
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
+    "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",

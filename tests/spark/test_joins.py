@@ -1,0 +1,88 @@
+"""What is told of joins, against the plans that Spark makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arctic_runtime.spark.compaction import split
+from tests.spark.warehouse import Warehouse
+
+ROWS = [(i, i % 97, i) for i in range(300)]
+SQL = "select id, k, v from {s}"
+
+
+def is_shuffled(lake: Warehouse, sql: str, capsys: pytest.CaptureFixture[str]) -> bool:
+    session = lake.environment.session()
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    capsys.readouterr()
+    session.sql(sql).explain()
+    return "Exchange" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "on"),
+    [
+        ({"nodes": 8}, {"nodes": 8}, "id = b.id"),
+        ({"nodes": 8}, {"nodes": 16}, "id = b.id"),
+        ({"nodes": 8}, {"nodes": 8}, "id = b.k"),
+        ({"nodes": 8}, {"nodes": 8, "hash_key": "k", "primary_key": ["id", "k"]}, "id = b.k"),
+        ({"nodes": 8}, {"nodes": 8, "partition_by": ["k"]}, "id = b.id"),
+        ({"nodes": 8}, {"nodes": 8, "partition_by": ["k"]}, "id = b.id and b.k > 3"),
+        ({"nodes": 8}, {"nodes": 8, "merge": "on_read"}, "id = b.id"),
+    ],
+)
+def test_what_is_told_of_a_join_is_what_spark_plans(
+    lake: Warehouse, one: dict[str, Any], other: dict[str, Any], on: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.load("s", ROWS, "id int, k int, v bigint")
+    for name, config in (("a", one), ("b", other)):
+        lake.run(lake.model(name, SQL, **{"primary_key": "id", **config}))
+    joined = lake.model("joined", f"select a.id, b.v from {{a}} as a join {{b}} as b on a.{on}", primary_key="id")
+    (line,) = lake.make_run(joined).explain().joins
+    assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
+
+
+def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("arctic_runtime.plan.relevel.ABOUT_TO", 2)
+    lake.load("s", [(i, 0, i * 7919 % 10_007) for i in range(6000)], "id int, k int, v bigint")
+    for name in ("a", "b"):
+        lake.run(lake.model(name, SQL, primary_key="id", nodes=2))
+    joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
+
+    def told() -> str:
+        (line,) = lake.make_run(joined).explain().joins
+        assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
+        return line
+
+    sizes = [row["file_size_in_bytes"] for row in lake.spark.table(f"{lake.sql_name('a')}.files").collect()]
+
+    def split_over(name: str, limit: int) -> None:
+        split(lake.make_run(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
+
+    assert told().endswith("as they lie")
+    split_over("a", max(sizes) - 1)
+    assert "2 and 4 nodes" in told()
+    split_over("a", min(sizes) - 1)
+    assert "has 4 nodes and" in told()
+    split_over("b", min(sizes) - 1)
+    assert told().endswith("as they lie")
+
+
+def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(i, 0, i) for i in range(300)]
+    lake.load("s", rows, "id int, k int, v bigint")
+    models = [lake.model(name, SQL, primary_key="id", nodes=8, merge="on_read") for name in ("a", "b")]
+    for model in models:
+        lake.run(model)
+    joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
+    assert lake.make_run(joined).explain().joins[0].endswith("as they lie")
+    assert not is_shuffled(lake, joined.sql, capsys)
+    lake.load("s", [(0, 0, 7), *rows[1:]], "id int, k int, v bigint")
+    lake.run(models[1])
+    (line,) = lake.make_run(joined).explain().joins
+    assert f"{models[1].table} has changes that are not merged yet" in line
+    assert is_shuffled(lake, joined.sql, capsys)
