@@ -25,6 +25,7 @@ from arctic_runtime.model.names import named_table
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.compaction import describe_plan, plan_waste
+from arctic_runtime.plan.configure import read_size
 from arctic_runtime.plan.expiry import describe_expiry
 from arctic_runtime.plan.upkeep import read_age
 
@@ -187,12 +188,14 @@ def _lookup(desk: Desk) -> Answer:
 
 def _compact(desk: Desk) -> Answer:
     """One model by its name, or several by what their readers lose; those not built yet are left out of all."""
+    left = None if desk.options.most is None else read_size("--most", desk.options.most)
     if len(desk.options.models) == 1:
-        return _compact_one(desk, desk.project.one(desk.options.models[0]))
+        return _compact_one(desk, desk.project.one(desk.options.models[0]), left)[0]
     answers: dict[str, Answer] = {}
     for model in _most_hurt_first(desk):
         try:
-            answers[str(model.table)] = _compact_one(desk, model)
+            answers[str(model.table)], taken = _compact_one(desk, model, left)
+            left = None if left is None else left - taken
         except CommitConflict as conflict:
             answers[str(model.table)] = Answer({"conflict": str(conflict)}, (str(conflict),), DIFFERENT)
     lines = [line for table, answer in answers.items() for line in (f"{table}:", *(f"  {of}" for of in answer.lines))]
@@ -200,16 +203,19 @@ def _compact(desk: Desk) -> Answer:
     return Answer({table: answer.data for table, answer in answers.items()}, tuple(lines), code)
 
 
-def _compact_one(desk: Desk, model: Model) -> Answer:
+def _compact_one(desk: Desk, model: Model, most_bytes: int | None) -> tuple[Answer, int]:
+    """The answer, and how many bytes were written anew."""
     from arctic_runtime.spark.compaction import compact, plan_compaction
 
     run = desk.run(model)
     if desk.options.plan:
         _, plan = plan_compaction(run, desk.options.mode)
-        return Answer(asdict(plan), tuple(describe_plan(plan)))
-    done = compact(run, desk.options.mode, functools.partial(_say, desk))
+        return Answer(asdict(plan), tuple(describe_plan(plan))), 0
+    done = compact(run, desk.options.mode, functools.partial(_say, desk), most_bytes)
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
-    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"]))
+    if done.next is not None:
+        lines.append(f"left for another time, over --most: {describe_compaction(done.next)}")
+    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"])), done.bytes
 
 
 def _most_hurt_first(desk: Desk) -> list[Model]:
@@ -353,6 +359,7 @@ def _parser() -> argparse.ArgumentParser:
     spark = add("spark", "a Spark server of your own that stays between runs")
     spark.add_argument("action", choices=("start", "stop", "status"), help="what to do with it")
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
+    compact.add_argument("--most", metavar="SIZE", help="write no more anew than this, such as 50 GiB")
     for command in ("compact", "split", "expire"):
         commands.choices[command].add_argument(
             "--plan", action="store_true", help="only show what would be done, and why"

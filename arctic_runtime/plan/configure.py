@@ -302,7 +302,8 @@ def _nodes(key: str, value: Any) -> int | None:
     return int(value)
 
 
-def _size(key: str, value: Any) -> int:
+def read_size(key: str, value: Any) -> int:
+    """Bytes, from a number or a text such as `64 MiB`; raises ConfigError."""
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is not None:
         return int(match["number"]) * _UNIT_BYTES[match["unit"]]
@@ -341,8 +342,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "compaction": read_compaction,
     "retention": read_retention,
     "nodes": _nodes,
-    "target_file_bytes": _size,
-    "node_bytes": _size,
+    "target_file_bytes": read_size,
+    "node_bytes": read_size,
     "format_version": _choice(FormatVersion),
     "tblproperties": _properties,
 }

@@ -52,10 +52,16 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 @dataclass(frozen=True)
 class Compacted:
-    """What was done, and what a plan for what there is now leaves alone."""
+    """What was done, and what a plan for what there is now leaves alone; `next` was too large for what is left."""
 
     steps: tuple[CompactionStep, ...]
     plan: CompactionPlan
+    next: CompactionStep | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What was read, and written once."""
+        return sum(step.bytes for step in self.steps)
 
 
 def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
@@ -106,44 +112,53 @@ def split(run: Run) -> Compacted:
     return _performed(run, partial(plan_split, run))
 
 
-def compact(run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None) -> Compacted:
+def compact(
+    run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None, most_bytes: int | None = None
+) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
-    `tell` is given a line for people when a step begins, and after each part of one that has several.
+    `tell` is given a line for people when a step begins, and after each part of one that has several. No step is begun
+    that takes the bytes of all over `most_bytes`.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
-    return _performed(run, partial(plan_compaction, run, mode), tell)
+    return _performed(run, partial(plan_compaction, run, mode), tell, most_bytes)
 
 
-def _performed(run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None) -> Compacted:
+def _performed(
+    run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: int | None = None
+) -> Compacted:
     performed: list[CompactionStep] = []
     lost = 0
     while True:
+        left = None if most_bytes is None else most_bytes - sum(step.bytes for step in performed)
         try:
-            step = _next_step(run, planned, performed, tell)
+            step = _next_step(run, planned, performed, tell, left)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
                 raise _given_up(run.model, performed) from conflict
             time.sleep(WAIT_SECONDS)
             continue
-        if step is None:
-            return Compacted(tuple(performed), planned(())[1])
+        if step is None or (left is not None and step.bytes > left):
+            return Compacted(tuple(performed), planned(())[1], step)
         performed.append(step)
 
 
 def _next_step(
-    run: Run, planned: Planner, performed: Sequence[CompactionStep], tell: Callable[[str], None]
+    run: Run, planned: Planner, performed: Sequence[CompactionStep], tell: Callable[[str], None], left: int | None
 ) -> CompactionStep | None:
-    """Brings base and view up to date, then does one more step; what was done is not looked at a second time."""
+    """Brings base and view up to date, then does one more step; what was done is not looked at a second time.
+
+    A step of more bytes than are `left` is returned, and not done.
+    """
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
         perform(stale, run.context(state))
     state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)
     step = next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
-    if step is not None:
+    if step is not None and (left is None or step.bytes <= left):
         tell(describe_compaction(step))
         _perform(step, run, state, tell)
     return step

@@ -83,6 +83,9 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
     if merge == "on_write":
         assert sum(file.deleted for file in stored) == 4
         assert sum(file.rows for file in stored) == len(shop.rows) + 4
+    nothing = compact(lake.make_run(shop.model), "full", most_bytes=1)
+    assert (nothing.steps, nothing.bytes) == ((), 0)
+    assert nothing.next == nothing.plan.steps[0]
     done = shop.compact("full")
     assert isinstance(done.steps[0], Renew) == (merge == "on_read")
     assert done.plan.steps == ()

@@ -14,7 +14,7 @@ import pytest
 from arctic_runtime import cli
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
-from arctic_runtime.model.compaction import CompactionPlan
+from arctic_runtime.model.compaction import CompactionPlan, Fold
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.spark import compaction, server
@@ -212,12 +212,16 @@ def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_ra
 ) -> None:
     begun: list[str] = []
 
-    def compact(run: Any, mode: str, tell: Callable[[str], None]) -> Compacted:
+    def compact(run: Any, mode: str, tell: Callable[[str], None], most_bytes: int | None) -> Compacted:
         begun.append(run.model.table.name)
         tell(f"at work on {run.model.table.name}, {mode}")
-        if run.model.table.name == "dwd":
+        if run.model.table.name == "dwd" and most_bytes is None:
             raise CommitConflict("others were faster")
-        return Compacted((), CompactionPlan((), ()))
+        if most_bytes is None:
+            return Compacted((), CompactionPlan((), ()))
+        step = Fold(run.model.base, 1, 1, 3 * 1024, "it is asked for")
+        is_too_much = step.bytes > most_bytes
+        return Compacted(() if is_too_much else (step,), CompactionPlan((), ()), step if is_too_much else None)
 
     monkeypatch.setattr(compaction, "compact", compact)
     code, out, _ = arctic("compact", "ods", "dwd", "--mode", "full")
@@ -230,6 +234,12 @@ def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_ra
     assert code == 0
     assert sorted(json.loads(out)) == ["lake.dwd.dwd", "lake.dwd.ods"]
     assert arctic("compact", "ods", "nothing")[0] == 2
+    _, out, _ = arctic("compact", "ods", "dwd", "--most", "5 KiB")
+    assert out.count("  done: merge 1 commit(s)") == 1
+    assert out.count("  left for another time, over --most: merge 1 commit(s)") == 1
+    code, _, err = arctic("compact", "ods", "--most", "much")
+    assert code == 2
+    assert "`--most` must be a number of bytes, or a text such as 64 MiB" in err
 
 
 def test_a_plan_of_expiry_tells_what_is_kept_for_whom_without_spark(arctic: Arctic) -> None:

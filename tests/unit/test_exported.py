@@ -37,7 +37,7 @@ SURFACE = {
     "plan.checks": "over",
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "
     "small_limit",
-    "plan.configure": "KEYS configure user_keys",
+    "plan.configure": "KEYS configure read_size user_keys",
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.decide": "CONSUMED DECLARED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
     "TOTALS check_table consumed decide fingerprint last_load last_run",
