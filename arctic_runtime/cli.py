@@ -266,8 +266,16 @@ def _overwrite(desk: Desk) -> Answer:
     from arctic_runtime.spark.overwrite import overwrite
 
     run = desk.run(desk.project.one(desk.options.model))
-    counts = overwrite(run, named_table(desk.options.source, run.model.table), desk.options.as_of)
+    values = dict(_column_value(of) for of in desk.options.partition)
+    counts = overwrite(run, named_table(desk.options.source, run.model.table), desk.options.as_of, values)
     return Answer(counts, (inspect.describe_overwritten(run.model, counts, desk.options.as_of),))
+
+
+def _column_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"`--partition` must be a column and its value, such as region=eu; found {text!r}")
+    return name, value
 
 
 def _savepoint(desk: Desk) -> Answer:
@@ -373,6 +381,13 @@ def _parser() -> argparse.ArgumentParser:
     overwrite = commands.choices["overwrite"]
     overwrite.add_argument(
         "--from", dest="source", required=True, metavar="TABLE", help="a table or view with the rows"
+    )
+    overwrite.add_argument(
+        "--partition",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="replace this partition alone; once for each column that the table is partitioned by",
     )
     overwrite.add_argument("--as-of", required=True, metavar="P", help="a value of the model's `sequence_by`")
     savepoint = commands.choices["savepoint"]

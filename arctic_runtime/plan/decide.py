@@ -25,9 +25,6 @@ CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
 HIGH_MARK = "arctic.high-mark"
 
-DECLARED = "arctic.declared"
-"""Up to which place in the order of events somebody has said what all rows are; events up to there are no news."""
-
 STARTED = "arctic.started"
 """When a run began to compute, in milliseconds since 1970; its snapshot tells when it had ended."""
 

@@ -16,6 +16,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
+from arctic_runtime.plan.declared import Declared
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, without_totals
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
@@ -207,8 +208,8 @@ class Computation:
         afresh = self.decision.mode in ("create", "full")
         last = None if afresh else decisions.last_run(state.changes)
         mark = last.get(decisions.HIGH_MARK) if last else None
-        declared = last.get(decisions.DECLARED) if last else None
-        query = events.after(model, query, self.shape.sequence_type, declared)
+        declared = Declared.read(last)
+        query = events.after(model, query, self.shape, declared)
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
@@ -219,8 +220,7 @@ class Computation:
         net = events.net_events(model, query, self.shape, self.context.now_literal)
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
-        summary |= {decisions.DECLARED: declared} if declared is not None else {}
-        return Computed(self._net_rows(query, net, found), summary, is_gathered=state.base is None)
+        return Computed(self._net_rows(query, net, found), summary | declared.summary, is_gathered=state.base is None)
 
     def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape

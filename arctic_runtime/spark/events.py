@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, RESERVED, SEQUENCE, TIMESTAMP, Column, find_column
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.declared import Declared, Part
 from arctic_runtime.spark.diff import Shape, against_contract, images, key_images
 from arctic_runtime.spark.frames import all_of, as_key, column, match
 
@@ -51,12 +52,21 @@ def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
     return found.type
 
 
-def after(model: Model, events: DataFrame, seq_type: str, declared: str | None) -> DataFrame:
-    """Events, less those up to the place at which all rows were declared; all where none were."""
-    if declared is None or model.config.sequence_by is None:
+def after(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
+    """Events, less those of rows that were declared as of their place or a later one; all where none were."""
+    if not declared.places or model.config.sequence_by is None:
         return events
     sequence = column(model.config.sequence_by)
-    return events.where(sequence.isNull() | (sequence > F.lit(declared).cast(seq_type)))
+    for part, place in declared.places.items():
+        is_known = (sequence <= F.lit(place).cast(shape.sequence_type)) & is_in(part, shape)
+        events = events.where(~F.coalesce(is_known, F.lit(False)))
+    return events
+
+
+def is_in(part: Part, shape: Shape) -> Expression:
+    """Whether a row belongs to a partition."""
+    kept = [(find_column(shape.columns, of), value) for of, value in part]
+    return all_of([column(of.name) == F.lit(value).cast(of.type) for of, value in kept if of is not None])
 
 
 def profile(model: Model, events: DataFrame, seq_type: str, high_mark: str | None) -> Profile:

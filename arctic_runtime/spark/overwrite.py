@@ -1,23 +1,26 @@
-"""All rows of a table declared as of a place in the order of its events; what came later still applies on top."""
+"""Rows declared as of a place in the order of a table's events: all, or a partition's; later events apply on top."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import SEQUENCE, find_column, plain_columns
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import not_built
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Request, decide, last_run
+from arctic_runtime.plan.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.compute import seen
-from arctic_runtime.spark.diff import Shape, state_changes
+from arctic_runtime.spark.diff import DELETE, Shape, state_changes
+from arctic_runtime.spark.events import examples, is_in
 from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import as_key, columns_of, current_rows, match
 from arctic_runtime.spark.run import Run
@@ -27,20 +30,24 @@ _KEPT = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK)
 """What the last run said, and what still holds."""
 
 
-def overwrite(run: Run, source: TableName, as_of: str) -> dict[str, int]:
+def overwrite(run: Run, source: TableName, as_of: str, partition: Mapping[str, str] | None = None) -> dict[str, int]:
     """Makes a table of change events hold what `source` has, as of a place in their order; returns rows by action.
 
     A key of which an event after `as_of` was read keeps what that made of it. Events up to `as_of` that are read later
     change nothing. What is published are the differences, so to declare the same again publishes none. `source` is
-    any table or view that Spark can read, with all columns of the table. Raises ConfigError where the model has no
-    order of events, where columns are missing, and where something later was declared before; DataError where a key
-    is null or stands twice; CommitConflict where others were always faster.
+    any table or view that Spark can read, with all columns of the table. `partition` has a value for each column that
+    the table is partitioned by: rows of others stay, and so do the events that are still to come of them.
+
+    Raises ConfigError where the model has no order of events, where the partition is none, where columns are missing,
+    and where something later was declared before; DataError where a key is null or stands twice, or a row belongs to
+    another partition; CommitConflict where others were always faster.
     """
     _check_model(run.model)
-    return retried(partial(_overwritten, run, source, as_of))
+    part = read_part(run.model, partition or {})
+    return retried(partial(_overwritten, run, source, as_of, part))
 
 
-def _overwritten(run: Run, source: TableName, as_of: str) -> dict[str, int]:
+def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
     state, upstreams = run.settled(run.observe()), run.observe_upstreams()
     last = last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
@@ -48,22 +55,59 @@ def _overwritten(run: Run, source: TableName, as_of: str) -> dict[str, int]:
     decide(run.model, state, upstreams, Request())
     context = run.context(state)
     shape = run.shape_of(state, plain_columns(state.changes.columns))
-    _check_place(run, shape, as_of, last.get(decisions.DECLARED))
+    part, known = _part(run, shape, asked), Declared.read(last)
+    _check_place(run, shape, as_of, known.before(part))
     rows = context.spark.table(name(*source.parts))
     _check_columns(run.model, rows, shape)
+    _check_rows(run.model, rows, part, shape)
     place = F.lit(as_of).cast(shape.sequence_type)
-    known = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
-    keys = known.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
+    log = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
+    later = log.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
     old = current_rows(context.spark, run.model, state)
     assert old is not None
-    declared, replaced = (_without(of, keys, run.model) for of in (rows, old))
-    found = state_changes(declared, replaced, shape, context.now_literal).withColumn(SEQUENCE, place)
+    declared = _without(rows, later, run.model)
+    replaced = _without(_replaced(old, rows, part, shape), later, run.model)
+    found = state_changes(declared, replaced, shape, context.now_literal)
+    # What left a partition may be in another one as of then: an event that says so may still come.
+    is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
+    found = found.withColumn(SEQUENCE, F.when(is_known, place))
     step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    said |= {key: last[key] for key in _KEPT if key in last}
-    counts = append_changes(step, context, found, shape, {**said, decisions.DECLARED: as_of}, False, None)
+    said |= {key: last[key] for key in _KEPT if key in last} | known.and_also(part, as_of).summary
+    counts = append_changes(step, context, found, shape, said, False, None)
     run.settled(run.observe())
     return counts
+
+
+def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
+    """The table's rows that a declaration is about: those of the partition, and those that it says are there."""
+    if part == WHOLE:
+        return old
+    elsewhere = old.where(~F.coalesce(is_in(part, shape), F.lit(False)))
+    moved = elsewhere.join(rows.select(*as_key(shape.key)), match(elsewhere, shape.key), "left_semi")
+    return old.where(is_in(part, shape)).unionByName(moved)
+
+
+def _part(run: Run, shape: Shape, asked: Part) -> Part:
+    """The partition with its values as the table has them; raises ConfigError where one can't be a value."""
+    if asked == WHOLE:
+        return WHOLE
+    kept = [find_column(shape.columns, of) for of, _ in asked]
+    typed = [F.lit(value).try_cast(of.type).cast("string") for of, (_, value) in zip(kept, asked, strict=True) if of]
+    (row,) = run.session().range(1).select(*typed).collect()
+    for of, (given, value), found in zip(kept, asked, row, strict=True):
+        if of is not None and found is None:
+            raise ConfigError(f"{run.model.table}: {value!r} is no value of `{given}`, which is {of.type}")
+    return tuple((given, str(found)) for (given, _), found in zip(asked, row, strict=True))
+
+
+def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None:
+    strange = [] if part == WHOLE else rows.where(~F.coalesce(is_in(part, shape), F.lit(False))).limit(3).collect()
+    if strange:
+        raise DataError(
+            f"{model.table}: rows of other partitions are among those of {describe_part(part)}; nothing was written.\n"
+            f"{examples(strange)}  what to do: leave them out, or declare all rows"
+        )
 
 
 def _without(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:
@@ -81,10 +125,12 @@ def _check_model(model: Model) -> None:
         )
 
 
-def _check_place(run: Run, shape: Shape, as_of: str, declared: str | None) -> None:
+def _check_place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> None:
     kind = shape.sequence_type
-    given, before = (F.lit(of).try_cast(kind) for of in (as_of, declared))
-    row = run.session().range(1).select(given.isNotNull().alias("known"), (given < before).alias("older")).collect()[0]
+    given, places = F.lit(as_of).try_cast(kind), [F.lit(of).cast(kind) for of in before]
+    newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)
+    asked = [given.isNotNull().alias("known"), (given < newest).alias("older"), newest.cast("string").alias("newest")]
+    row = run.session().range(1).select(*asked).collect()[0]
     if not row["known"]:
         raise ConfigError(
             f"{run.model.table}: {as_of!r} is no place in the order of its events.\n"
@@ -93,7 +139,7 @@ def _check_place(run: Run, shape: Shape, as_of: str, declared: str | None) -> No
     if row["older"]:
         raise ConfigError(
             f"{run.model.table}: its rows were declared as of something later before; nothing was written.\n"
-            f"  expected: {declared} or later\n  found: {as_of}\n"
+            f"  expected: {row['newest']} or later\n  found: {as_of}\n"
             "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
         )
 

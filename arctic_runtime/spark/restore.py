@@ -10,6 +10,7 @@ from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.observe import observe_source
 from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
 from arctic_runtime.spark.between import version_named
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.diff import state_changes
@@ -18,7 +19,7 @@ from arctic_runtime.spark.frames import current_rows
 from arctic_runtime.spark.images import rows_at
 from arctic_runtime.spark.run import Run
 
-_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.DECLARED)
+_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, DECLARED, DECLARED_PARTS)
 """What a run says of what it had read."""
 
 

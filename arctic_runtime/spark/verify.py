@@ -17,6 +17,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.observe import last_with_other_columns
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Request, consumed, decide, last_run
+from arctic_runtime.plan.declared import Declared
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.incremental.tree import Node, scans
 from arctic_runtime.spark import events, increments, totals
@@ -89,8 +90,9 @@ def _why_not_its_events(state: TableState) -> str:
     commits = state.changes.commits if state.changes else ()
     whole = (commit.summary for commit in reversed(commits) if commit.summary.get(decisions.MODE) in ("create", "full"))
     newest = next(whole, {})
-    if decisions.DECLARED in newest:
-        return f"its rows were declared as of {newest[decisions.DECLARED]}"
+    declared = Declared.read(newest)
+    if declared.places:
+        return f"rows were declared: {declared.describe()}"
     return "it was restored to an earlier version" if newest.get(decisions.REASON) == "RESTORED" else ""
 
 

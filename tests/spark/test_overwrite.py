@@ -54,10 +54,82 @@ def test_later_events_hold_and_earlier_ones_are_no_news(lake: Warehouse, merge: 
     lake.append("events", [(3, "later", 9, "c")], EVENTS)
     assert lake.actions(lake.run(model)) == (0, 0, 0)
     assert lake.broken(model) == []
-    assert lake.left_out(model) == ["the query gives the table: its rows were declared as of 10"]
+    assert lake.left_out(model) == ["the query gives the table: rows were declared: all rows as of 10"]
     lake.run(model, full_refresh=True)
     assert (3, "later") in lake.rows(model)
     assert lake.broken(model) == lake.left_out(model) == []
+
+
+PLACED = "id int, region string, v string, lsn bigint, op string"
+
+
+def placed_model(lake: Warehouse) -> Model:
+    sql = "select id, region, v, lsn, op from {changes(events)}"
+    config = {"input": "changes", "sequence_by": "lsn", "delete_when": "op = 'd'", "exclude_columns": ["op", "lsn"]}
+    return lake.model("m", sql, primary_key="id", partition_by=["region"], **config)
+
+
+def declare_part(lake: Warehouse, model: Model, as_of: int, region: str, *rows: tuple[Any, ...]) -> tuple[int, ...]:
+    lake.load("extract", rows, "id int, region string, v string")
+    counts = overwrite(lake.make_run(model), lake.table("extract"), str(as_of), {"REGION": region})
+    return counts["insert"], counts["update"], counts["delete"]
+
+
+def test_a_partition_is_declared_alone(lake: Warehouse) -> None:
+    """Rows come from another partition and leave for one, before and after; others are as if nothing had been said."""
+    model = placed_model(lake)
+    first = [(1, "eu", "a"), (2, "eu", "b"), (3, "us", "c"), (4, "us", "d"), (5, "eu", "e"), (6, "eu", "f")]
+    lake.append("events", [(*row, row[0], "c") for row in first], PLACED)
+    lake.run(model)
+    lake.append("events", [(5, "eu", "E", 20, "u"), (7, "us", "g", 8, "c")], PLACED)
+    lake.run(model)
+    rows = [(1, "eu", "A"), (3, "eu", "C"), (8, "eu", "h"), (5, "eu", "old")]
+    assert declare_part(lake, model, 10, "eu", *rows) == (1, 2, 2)
+    expected = {1: ("eu", "A"), 3: ("eu", "C"), 4: ("us", "d"), 5: ("eu", "E"), 7: ("us", "g"), 8: ("eu", "h")}
+    assert lake.rows(model) == sorted(((key, *of) for key, of in expected.items()), key=repr)
+    assert declare_part(lake, model, 10, "eu", *rows) == (0, 0, 0)
+    late = [
+        (1, "eu", "late", 9, "u"),
+        (2, "us", "moved", 9, "u"),
+        (3, "us", "late", 9, "u"),
+        (4, "us", "news", 9, "u"),
+        (6, "eu", "late", 10, "u"),
+        (8, "us", "moved on", 11, "u"),
+        (9, "eu", "late", 10, "c"),
+        (10, "us", "new", 2, "c"),
+    ]
+    lake.append("events", late, PLACED)
+    lake.run(model)
+    expected |= {2: ("us", "moved"), 4: ("us", "news"), 8: ("us", "moved on"), 10: ("us", "new")}
+    assert lake.rows(model) == sorted(((key, *of) for key, of in expected.items()), key=repr)
+    assert lake.broken(model) == []
+    assert lake.left_out(model) == ["the query gives the table: rows were declared: region = eu as of 10"]
+
+
+def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(lake: Warehouse) -> None:
+    model = placed_model(lake)
+    lake.append("events", [(1, "eu", "a", 1, "c"), (2, "us", "b", 2, "c")], PLACED)
+    lake.run(model)
+    assert declare_part(lake, model, 10, "eu", (1, "eu", "x")) == (0, 1, 0)
+    assert declare_part(lake, model, 5, "us", (2, "us", "y")) == (0, 1, 0)
+    before = lake.head(model)
+    for region, as_of in (("eu", 9), ("us", 4)):
+        with pytest.raises(ConfigError, match="declared as of something later before"):
+            declare_part(lake, model, as_of, region)
+    lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
+    with pytest.raises(ConfigError, match="expected: 10 or later\n  found: 7"):
+        overwrite(lake.make_run(model), lake.table("extract"), "7")
+    with pytest.raises(DataError, match=r"rows of other partitions are among those of region = eu[\s\S]*us"):
+        declare_part(lake, model, 11, "eu", (1, "eu", "z"), (9, "us", "z"))
+    with pytest.raises(ConfigError, match="expected: a value for each of region"):
+        overwrite(lake.make_run(model), lake.table("extract"), "11", {"v": "z"})
+    assert lake.head(model) == before
+    assert lake.rows(model) == [(1, "eu", "x"), (2, "us", "y")]
+    lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
+    overwrite(lake.make_run(model), lake.table("extract"), "12")
+    assert lake.rows(model) == [(1, "eu", "z")]
+    with pytest.raises(ConfigError, match="expected: 12 or later"):
+        declare_part(lake, model, 11, "us")
 
 
 @pytest.mark.slow

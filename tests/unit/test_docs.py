@@ -30,6 +30,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.nodes import MAX_DEPTH
 from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, renewal, settle
 from arctic_runtime.plan import configure as configuration
+from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.joins import Placement, describe_joins
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
@@ -351,7 +352,8 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             increment.CHANGELOG,
             decide.STARTED,
             decide.ESTIMATED,
-            decide.DECLARED,
+            DECLARED,
+            DECLARED_PARTS,
             decide.TOTALS,
             TRIMMED,
             AGES,

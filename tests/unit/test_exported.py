@@ -39,7 +39,8 @@ SURFACE = {
     "small_limit",
     "plan.configure": "KEYS configure read_size user_keys",
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
-    "plan.decide": "CONSUMED DECLARED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
+    "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
+    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
     "TOTALS check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",

@@ -1,0 +1,79 @@
+"""What somebody has said of a table of change events: what all rows are, or those of a partition, as of a place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.table import Model
+
+DECLARED = "arctic.declared"
+"""The place in the order of events up to which all rows are declared; events up to there are no news."""
+
+DECLARED_PARTS = "arctic.declared-parts"
+"""The same of partitions, as JSON: partition → place."""
+
+Part = tuple[tuple[str, str], ...]
+"""A partition: each column that the table is partitioned by, and its value as a text; none for the whole table."""
+
+WHOLE: Part = ()
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Up to which place rows are declared, by partition; `WHOLE` stands for all."""
+
+    places: Mapping[Part, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, summary: Mapping[str, str] | None) -> Declared:
+        """What a run's summary tells."""
+        told = summary or {}
+        parts = json.loads(told.get(DECLARED_PARTS, "[]"))
+        whole = {WHOLE: told[DECLARED]} if DECLARED in told else {}
+        return cls({**whole, **{tuple((name, value) for name, value in part): place for part, place in parts}})
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What a run's summary is to tell; nothing where nothing is declared."""
+        parts = [[list(part), place] for part, place in self.places.items() if part]
+        whole = {DECLARED: self.places[WHOLE]} if WHOLE in self.places else {}
+        return {**whole, **({DECLARED_PARTS: json.dumps(parts)} if parts else {})}
+
+    def before(self, part: Part) -> tuple[str, ...]:
+        """The places that rows of a partition were declared as of, here or with others; new ones may not be older."""
+        return tuple(place for of, place in self.places.items() if WHOLE in (of, part) or of == part)
+
+    def and_also(self, part: Part, place: str) -> Declared:
+        """With a newer declaration of a partition, or of all, which stands for those of its partitions as well."""
+        kept = {of: at for of, at in self.places.items() if part != WHOLE and of != part}
+        return Declared({**kept, part: place})
+
+    def describe(self) -> str:
+        """A few words for people."""
+        told = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
+        return ", ".join(told)
+
+
+def describe_part(part: Part) -> str:
+    """A few words for people."""
+    return " and ".join(f"{name} = {value}" for name, value in part) or "all rows"
+
+
+def read_part(model: Model, values: Mapping[str, str]) -> Part:
+    """A partition from the values of its columns, in the order in which the model names them.
+
+    Raises ConfigError where it is not a whole partition: so any two are the same or have no row in common.
+    """
+    columns = [of.column for of in model.config.partition_by if of.unit == "identity"]
+    found = [(name, value) for name in columns for given, value in values.items() if same_name(given, name)]
+    if values and (len(found) != len(columns) or len(values) != len(columns)):
+        raise ConfigError(
+            f"{model.table}: {', '.join(values)} does not name a partition of its own.\n"
+            f"  expected: a value for each of {', '.join(columns) or 'no column: the table has none to be named by'}\n"
+            "  what to do: give all columns of `partition_by` that stand there by themselves, or declare all rows"
+        )
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""What was declared of a table's rows: read as it was written, and never older after newer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig, Transform
+from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS, WHOLE, Declared, Part, describe_part, read_part
+
+EU: Part = (("region", "eu"), ("day", "2026-01-02"))
+US: Part = (("region", "us"), ("day", "2026-01-02"))
+PARTITIONED = (Transform("identity", "region"), Transform("months", "e"), Transform("identity", "day"))
+
+
+def a_model(*partition_by: Transform) -> Model:
+    return Model(TableName("lake", "ods", "orders"), "", ModelConfig(("id",), partition_by=partition_by))
+
+
+PARTS = st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple)
+
+
+@given(st.dictionaries(PARTS, st.text(min_size=1), max_size=4))
+def test_what_is_written_is_read(places: dict[Part, str]) -> None:
+    assert Declared.read(Declared(places).summary) == Declared(places)
+    assert Declared.read(None) == Declared.read({}) == Declared()
+
+
+def test_only_what_there_is_is_written() -> None:
+    assert Declared().summary == {}
+    assert set(Declared({WHOLE: "1"}).summary) == {DECLARED}
+    assert set(Declared({EU: "1"}).summary) == {DECLARED_PARTS}
+
+
+def test_a_partition_stands_beside_others_and_all_rows_stand_for_every_partition() -> None:
+    both = Declared().and_also(EU, "10").and_also(US, "5")
+    assert both.places == {EU: "10", US: "5"}
+    assert (both.before(EU), both.before(US)) == (("10",), ("5",))
+    assert sorted(both.before(WHOLE)) == ["10", "5"]
+    again = both.and_also(EU, "20")
+    assert again.places == {EU: "20", US: "5"}
+    whole = again.and_also(WHOLE, "30")
+    assert whole.places == {WHOLE: "30"}
+    assert whole.before(EU) == ("30",)
+    assert whole.and_also(EU, "31").places == {WHOLE: "30", EU: "31"}
+    assert sorted(whole.and_also(EU, "31").before(EU)) == ["30", "31"]
+
+
+def test_it_is_told_in_words() -> None:
+    assert Declared({WHOLE: "3"}).describe() == "all rows as of 3"
+    assert Declared({EU: "3"}).describe() == "region = eu and day = 2026-01-02 as of 3"
+    assert describe_part(US) == "region = us and day = 2026-01-02"
+
+
+def test_a_partition_is_named_by_all_columns_that_stand_by_themselves() -> None:
+    model = a_model(*PARTITIONED)
+    assert read_part(model, {"DAY": "2026-01-02", "region": "eu"}) == EU
+    assert read_part(model, {}) == WHOLE
+    for values in ({"region": "eu"}, {"region": "eu", "e": "1"}, {"region": "eu", "day": "x", "v": "1"}):
+        with pytest.raises(ConfigError, match="expected: a value for each of region, day"):
+            read_part(model, values)
+    with pytest.raises(ConfigError, match="expected: a value for each of no column"):
+        read_part(a_model(Transform("months", "e")), {"e": "1"})
