@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from arctic_runtime.model.expiry import AGES, Age, Trim, read_ages, trimmed_until
+from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, read_ages, trimmed_until
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -26,7 +26,7 @@ def trim(
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or changes.head is None or seconds is None:
         return None, ()
-    done = trimmed_until(changes.properties)
+    done = _done(changes)
     old = [age for age in _known(changes) if age.at_ms < now_ms - 1000 * seconds and age.sequence > done.sequence]
     if not old:
         return None, ()
@@ -39,7 +39,7 @@ def trim(
 def is_due(model: Model, changes: ChangeTableState, found: Trim) -> bool:
     """Whether a run should do it by itself."""
     seconds = model.config.retention.changes_seconds or 0
-    return found.until.at_ms - trimmed_until(changes.properties).at_ms >= 1000 * seconds // TRIMS
+    return found.until.at_ms - _done(changes).at_ms >= 1000 * seconds // TRIMS
 
 
 def kept_ages(model: Model, state: TableState, gone: Collection[int]) -> tuple[Age, ...]:
@@ -47,7 +47,7 @@ def kept_ages(model: Model, state: TableState, gone: Collection[int]) -> tuple[A
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or seconds is None:
         return ()
-    done = trimmed_until(changes.properties).sequence
+    done = _done(changes).sequence
     here = {commit.version.sequence for commit in changes.commits if commit.version.snapshot not in gone}
     kept: list[Age] = []
     for age in _known(changes):
@@ -55,6 +55,14 @@ def kept_ages(model: Model, state: TableState, gone: Collection[int]) -> tuple[A
         if age.sequence > done and age.sequence not in here and is_apart:
             kept.append(age)
     return tuple(kept)
+
+
+def _done(changes: ChangeTableState) -> Age:
+    """Up to where it was done. The property says so before it is, so it stands only where no commit can say."""
+    told = [text for commit in changes.commits if (text := commit.summary.get(TRIMMED))]
+    if told:
+        return read_ages(told[-1])[0]
+    return Age(0, 0) if changes.begins else trimmed_until(changes.properties)
 
 
 def _known(changes: ChangeTableState) -> list[Age]:

@@ -210,7 +210,7 @@ class TestConfiguration:
             ("materialized='arctic', primary_key='id', history='scd2'", "not supported yet"),
             ("materialized='arctic', primary_key='id', delete_when='x'", "needs `input: changes`"),
             ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "has no meaning"),
-            ("materialized='arctic', primary_key='id', retention={'changes': '7d'}", "not supported yet"),
+            ("materialized='arctic', primary_key='id', retention={'changes': 7}", "must be an age"),
         ],
     )
     def test_it_is_an_error_at_parse_time(self, project: Any, config: str, said: str) -> None:

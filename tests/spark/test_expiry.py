@@ -12,6 +12,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan import expiry as planning
 from arctic_runtime.spark import expiry
 from arctic_runtime.spark.compaction import compact
 from arctic_runtime.spark.expiry import expire, plan_expiry
@@ -115,12 +116,12 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
 
     before = snapshots(lake, model)
     assert after_a_run(model) == before
-    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 2)
+    monkeypatch.setattr(planning, "WORTH_EXPIRING", 2)
     assert after_a_run(forever) == before
     assert after_a_run(model, down) == (before[0] - 2, before[1] - 1)
-    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 3)
+    monkeypatch.setattr(planning, "WORTH_EXPIRING", 3)
     assert after_a_run(model) == (before[0] - 2, before[1] - 1)
-    monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+    monkeypatch.setattr(planning, "WORTH_EXPIRING", 1)
     assert after_a_run(model) == (1, 1)
     assert lake.rows(model) == [(1, "eu", 2)]
     assert lake.actions(lake.run(down)) == (0, 1, 0)

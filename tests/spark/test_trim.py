@@ -150,6 +150,8 @@ def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(
             expired(lake, model)
     assert told(lake, model) == before
     exact(lake, model)
+    expired(lake, model)
+    assert len(told(lake, model)) == 4
     put(lake, model, rows | {0: 7})
     put(lake, model, rows | {0: 8})
     expired(lake, model)

@@ -31,10 +31,13 @@ MODEL = a_model(changes_seconds=SECONDS)
 
 
 def told(state: TableState, **properties: str) -> TableState:
+    """The same state with these properties of its change table, of which older commits are gone."""
     assert state.changes is not None
+    first, *later = state.changes.commits
     names = {"trimmed": TRIMMED, "ages": AGES}
     values = {names[of]: text for of, text in properties.items()}
-    return replace(state, changes=replace(state.changes, properties=values))
+    commits = (replace(first, parent=99), *later)
+    return replace(state, changes=replace(state.changes, properties=values, commits=commits))
 
 
 def at(state: TableState, *times: int) -> TableState:
@@ -67,6 +70,17 @@ def test_rows_go_up_to_the_newest_old_commit_that_all_have_read() -> None:
     assert cut(at(a_state(5, merged=2), 1, 2, 3, 4, 5)) == 2
     assert cut(told(state, trimmed="2:2")) == 3
     assert cut(told(state, trimmed="3:3")) is None
+
+
+def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
+    state = a_state(5, merged=5)
+    assert state.changes is not None
+    announced = replace(state, changes=replace(state.changes, properties={TRIMMED: "4:4"}))
+    assert cut(announced) == 5
+    *commits, last = state.changes.commits
+    last = replace(last, summary={TRIMMED: "3:3"}, rows=0)
+    once = replace(state, changes=replace(state.changes, properties={TRIMMED: "4:4"}, commits=(*commits, last)))
+    assert trim(MODEL, once, {}, NOW) == (Trim(LOG, 105, Age(4, 4)), ())
 
 
 def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
