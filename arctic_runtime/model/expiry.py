@@ -58,7 +58,8 @@ class Age:
 class Trim:
     """Change rows up to a commit go where one as old has replaced them, if the table's head still is `expected`.
 
-    The newest row of every key stays, so what the changes fold to is the same at every version from that commit on.
+    The newest row of every key stays, so what the changes fold to is the same at every version from that commit on, and
+    one that tells the key's last place in the order of events.
     """
 
     table: TableName

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.commit import run, said, swap_in, write_once
@@ -12,7 +13,7 @@ from arctic_runtime.spark.frames import COMMIT_ORDER, as_key, key_name, read_tab
 from arctic_runtime.spark.statement import listed, name, properties, statement
 
 _ROWS = "__arctic_t"
-_NEWEST = "__arctic_newest"
+_NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
 def trim(step: Trim, context: Context) -> None:
@@ -38,9 +39,22 @@ def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
     spark, key, view = context.spark, context.model.config.primary_key, f"arctic_trim_{context.token}"
     place = F.col(COMMIT_ORDER)
     old = read_table(spark, step.table, step.expected).where(place <= step.until.sequence)
-    newest = old.groupBy(*as_key(key)).agg(F.max(place).alias(_NEWEST), F.min(place).alias("__arctic_oldest"))
+    newest = old.groupBy(*as_key(key)).agg(
+        F.max(place).alias(_NEWEST),
+        F.min(place).alias("__arctic_oldest"),
+        F.max_by(SEQUENCE, place).alias(_LAST),
+        F.max(SEQUENCE).alias(_TOP),
+    )
     on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
-    older = statement("{place} < {newest}", place=name(_ROWS, COMMIT_ORDER), newest=name(_NEWEST))
+    # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
+    older = statement(
+        "{place} < {newest} AND (coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))",
+        place=name(_ROWS, COMMIT_ORDER),
+        newest=name(_NEWEST),
+        last=name(_LAST),
+        top=name(_TOP),
+        own=name(_ROWS, SEQUENCE),
+    )
     delete = statement(
         "DELETE FROM {table} AS {rows} WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),

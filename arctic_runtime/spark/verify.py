@@ -199,11 +199,12 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     """Promise → the change rows that break it.
 
     Rows up to the commit `other_columns_until` may have differed in columns that are gone. Of those up to the commit
-    `trimmed` what came before may be gone.
+    `trimmed` what came before may be gone, so nothing is said of it.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
+    is_whole = F.col("__arctic_place") > trimmed
     there = was.isNotNull() & (was != DELETE)
-    absent = ~there & (was.isNotNull() | (F.col("__arctic_place") > trimmed))
+    absent, there = ~there & is_whole, there & is_whole
     rules = {
         "each key changes once in a commit": F.col("__arctic_copy") > 1,
         "every action is known": ~F.coalesce(action.isin(INSERT, UPDATE, DELETE, UPSERT), F.lit(False)),

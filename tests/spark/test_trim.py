@@ -15,6 +15,7 @@ from arctic_runtime.spark import trim
 from arctic_runtime.spark.between import changes_between
 from arctic_runtime.spark.compaction import compact
 from arctic_runtime.spark.expiry import expire, expire_if_due, plan_expiry
+from arctic_runtime.spark.restore import restore
 from arctic_runtime.spark.run import Run
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -156,4 +157,27 @@ def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(
     put(lake, model, rows | {0: 8})
     expired(lake, model)
     assert told(lake, model) == [(3, 3, "insert"), (1, 30, "update"), (2, 40, "insert"), (0, 8, "update")]
+    exact(lake, model)
+
+
+def test_late_events_are_still_known_after_a_restore(lake: Warehouse) -> None:
+    """A restored row has no place in the order of events; the one that it has replaced has."""
+    sql = "select id, v, lsn, op from {changes(events)}"
+    declared = {"input": "changes", "sequence_by": "lsn", "delete_when": "op = 'd'", "exclude_columns": ["op", "lsn"]}
+    model = lake.model("m", sql, primary_key="id", retention={"changes": "1d"}, **declared)
+    shape = "id int, v int, lsn bigint, op string"
+    lake.append("events", [(1, 10, 10, "c"), (2, 10, 10, "c")], shape)
+    lake.run(model)
+    good = lake.head(model)
+    lake.append("events", [(1, 30, 30, "u")], shape)
+    lake.run(model)
+    restore(lake.make_run(model), good)
+    lake.append("events", [(2, 40, 40, "u")], shape)
+    lake.run(model)
+    expired(lake, model)
+    assert [(key, v) for key, v, _ in told(lake, model)] == [(1, 30), (1, 10), (2, 40)]
+    exact(lake, model)
+    lake.append("events", [(1, 20, 20, "u"), (2, 20, 20, "u")], shape)
+    lake.run(model)
+    assert lake.rows(model) == [(1, 10), (2, 40)]
     exact(lake, model)
