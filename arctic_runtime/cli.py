@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -188,14 +189,14 @@ def _lookup(desk: Desk) -> Answer:
 
 def _compact(desk: Desk) -> Answer:
     """One model by its name, or several by what their readers lose; those not built yet are left out of all."""
-    left = None if desk.options.most is None else read_size("--most", desk.options.most)
+    left = math.inf if desk.options.most is None else read_size("--most", desk.options.most)
     if len(desk.options.models) == 1:
         return _compact_one(desk, desk.project.one(desk.options.models[0]), left)[0]
     answers: dict[str, Answer] = {}
     for model in _most_hurt_first(desk):
         try:
             answers[str(model.table)], taken = _compact_one(desk, model, left)
-            left = None if left is None else left - taken
+            left -= taken
         except CommitConflict as conflict:
             answers[str(model.table)] = Answer({"conflict": str(conflict)}, (str(conflict),), DIFFERENT)
     lines = [line for table, answer in answers.items() for line in (f"{table}:", *(f"  {of}" for of in answer.lines))]
@@ -203,7 +204,7 @@ def _compact(desk: Desk) -> Answer:
     return Answer({table: answer.data for table, answer in answers.items()}, tuple(lines), code)
 
 
-def _compact_one(desk: Desk, model: Model, most_bytes: int | None) -> tuple[Answer, int]:
+def _compact_one(desk: Desk, model: Model, most_bytes: float) -> tuple[Answer, int]:
     """The answer, and how many bytes were written anew."""
     from arctic_runtime.spark.compaction import compact, plan_compaction
 

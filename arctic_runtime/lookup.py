@@ -11,8 +11,9 @@ from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.counted import CountedIO
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, plain_columns
-from arctic_runtime.model.state import Commit, TableState, not_built
+from arctic_runtime.model.state import ChangeTableState, Commit, built
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 from arctic_runtime.observe import observe_model
 
 if TYPE_CHECKING:
@@ -117,18 +118,17 @@ def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup
     if len(values) != len(key):
         raise ConfigError(f"{model.table}: give one value for each of {', '.join(key) or 'no column'}")
     state = observe_model(reader, model)
-    if state.changes is None or state.base is None:
-        raise not_built(model.table)
+    changes, base = built(state, model.table)
     wanted = dict(zip(key, values, strict=True))
     log = _Files(reader.load_table(model.table.changes.schema, model.table.changes.name), wanted)
-    newest = _newest_change(log, state)
+    newest = _newest_change(log, changes, base.merged)
     if newest is not None:
-        names = [column.name for column in plain_columns(state.changes.columns)]
+        names = [column.name for column in plain_columns(changes.columns)]
         row = None if newest[ACTION] == "delete" else {name: newest[name] for name in names}
         return Lookup(row, log.opened, log.io.bytes)
-    base = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
-    found = _live_row(base, state.base.snapshot)
-    return Lookup(found, log.opened + base.opened, log.io.bytes + base.io.bytes)
+    merged = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
+    found = _live_row(merged, base.snapshot)
+    return Lookup(found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
 
 
 def full_scan_bytes(reader: CatalogReader, model: Model) -> int:
@@ -144,16 +144,14 @@ def _live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
     return next((row for scan, task in planned for row in base.rows(scan, task)), None)
 
 
-def _newest_change(log: _Files, state: TableState) -> dict[str, Any] | None:
+def _newest_change(log: _Files, changes: ChangeTableState, merged: Version | None) -> dict[str, Any] | None:
     """The key's newest change row that is not merged yet."""
-    assert state.changes is not None
-    assert state.base is not None
-    pending = state.changes.after(state.base.merged)
+    pending = changes.after(merged)
     if not pending:
         return None
     places = _added_files(log.table, pending)
     found: dict[str, tuple[DataScan, FileScanTask]] = {}
-    for snapshot in _before_rewriting(state.changes.commits, pending):
+    for snapshot in _before_rewriting(changes.commits, pending):
         found |= {task.file.file_path: (scan, task) for scan, task in log.planned(snapshot)}
     for place in sorted({places[path] for path in found if path in places}, reverse=True):
         rows = [row for path, of in found.items() if places.get(path) == place for row in log.rows(*of)]

@@ -166,6 +166,13 @@ class SourceState:
         return sum(commit.rows for commit in self.between(window))
 
 
+def built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
+    """A table's change table and base; raises ConfigError where no run has made them yet."""
+    if state.changes is None or state.base is None:
+        raise not_built(table)
+    return state.changes, state.base
+
+
 def not_built(table: TableName) -> ConfigError:
     """What to raise where a table has to be there, and no run has made it yet."""
     return ConfigError(f"{table} was not built yet; run it first")

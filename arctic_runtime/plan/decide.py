@@ -24,6 +24,7 @@ REASON = "arctic.reason"
 CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
 HIGH_MARK = "arctic.high-mark"
+RESTORED = "arctic.restored"
 
 STARTED = "arctic.started"
 """When a run began to compute, in milliseconds since 1970; its snapshot tells when it had ended."""

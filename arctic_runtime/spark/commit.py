@@ -114,6 +114,11 @@ def said(summary: Mapping[str, str]) -> dict[str, str]:
     return {f"snapshot-property.{key}": value for key, value in summary.items()}
 
 
+def said_by_session(summary: Mapping[str, str]) -> dict[str, str]:
+    """The same as settings of a session: statements take no options."""
+    return {f"spark.sql.iceberg.{key}": value for key, value in said(summary).items()}
+
+
 def tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
     """The snapshots that branches or tags of a table stand at, of those that there are."""
     found = spark.table(name(*table.parts, "refs")).where(F.col("name").isin(*refs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from arctic_runtime.model.compaction import (
     describe_compaction,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState, not_built
+from arctic_runtime.model.state import TableState, built
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
@@ -67,8 +68,7 @@ class Compacted:
 def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
     """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
     state = run.observe()
-    if state.changes is None or state.base is None:
-        raise not_built(run.model.table)
+    built(state, run.model.table)
     tables = _observed(run, (run.model.base, run.model.table.changes))
     begun = observe_begun(run.reader, run.model.base)
     return state, compaction(run.model, state, tables, mode, frozenset(done), begun)
@@ -101,9 +101,8 @@ def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:
 def plan_split(run: Run, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
     """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
     state = run.observe()
-    if state.changes is None or state.base is None:
-        raise not_built(run.model.table)
-    (table,) = _observed(run, [run.model.base]) or [TableFiles(run.model.base, state.base.snapshot, (), 1)]
+    _, base = built(state, run.model.table)
+    (table,) = _observed(run, [run.model.base]) or [TableFiles(run.model.base, base.snapshot, (), 1)]
     return state, split_alone(run.model, table, frozenset(done))
 
 
@@ -113,7 +112,7 @@ def split(run: Run) -> Compacted:
 
 
 def compact(
-    run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None, most_bytes: int | None = None
+    run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
 ) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
@@ -126,42 +125,36 @@ def compact(
 
 
 def _performed(
-    run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: int | None = None
+    run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
 ) -> Compacted:
     performed: list[CompactionStep] = []
     lost = 0
     while True:
-        left = None if most_bytes is None else most_bytes - sum(step.bytes for step in performed)
         try:
-            step = _next_step(run, planned, performed, tell, left)
+            state, step = _next_step(run, planned, performed)
+            if step is None or sum(of.bytes for of in (*performed, step)) > most_bytes:
+                return Compacted(tuple(performed), planned(())[1], step)
+            tell(describe_compaction(step))
+            _perform(step, run, state, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
                 raise _given_up(run.model, performed) from conflict
             time.sleep(WAIT_SECONDS)
-            continue
-        if step is None or (left is not None and step.bytes > left):
-            return Compacted(tuple(performed), planned(())[1], step)
-        performed.append(step)
+        else:
+            performed.append(step)
 
 
 def _next_step(
-    run: Run, planned: Planner, performed: Sequence[CompactionStep], tell: Callable[[str], None], left: int | None
-) -> CompactionStep | None:
-    """Brings base and view up to date, then does one more step; what was done is not looked at a second time.
-
-    A step of more bytes than are `left` is returned, and not done.
-    """
+    run: Run, planned: Planner, performed: Sequence[CompactionStep]
+) -> tuple[TableState, CompactionStep | None]:
+    """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
     state = run.settled(run.observe())
     for stale in stale_branches(run.model, state):
         perform(stale, run.context(state))
     state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)
-    step = next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
-    if step is not None and (left is None or step.bytes <= left):
-        tell(describe_compaction(step))
-        _perform(step, run, state, tell)
-    return step
+    return state, next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
 
 
 def _perform(step: CompactionStep, run: Run, state: TableState, tell: Callable[[str], None]) -> None:

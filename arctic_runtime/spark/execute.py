@@ -55,7 +55,17 @@ from arctic_runtime.plan.layout import (
 )
 from arctic_runtime.spark import views
 from arctic_runtime.spark.bounds import NOWHERE, near
-from arctic_runtime.spark.commit import attempt, drop_branches, overwrite, run, said, swap_in, tips, write_once
+from arctic_runtime.spark.commit import (
+    attempt,
+    drop_branches,
+    overwrite,
+    run,
+    said,
+    said_by_session,
+    swap_in,
+    tips,
+    write_once,
+)
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
 from arctic_runtime.spark.frames import (
@@ -261,10 +271,9 @@ def _create(
         properties=property_list(properties.items()),
         view=name(view),
     )
-    summarised = {f"spark.sql.iceberg.{key}": value for key, value in said(summary).items()}
     rows.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**summarised, "spark.sql.iceberg.distribution-mode": "none"}):
+        with settings(spark, {**said_by_session(summary), "spark.sql.iceberg.distribution-mode": "none"}):
             attempt(lambda: spark.sql(create).collect(), f"create {table}")
     finally:
         spark.catalog.dropTempView(view)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import not_built
+from arctic_runtime.model.state import TableState, built
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.spark.commit import attempt, retried
@@ -29,37 +29,56 @@ def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
 
     Raises ConfigError where the table was not built yet, or its model sets no age.
     """
-    state, table = run.observe(), run.model.table
-    if state.changes is None or state.base is None:
-        raise not_built(table)
-    names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
-    found = [observe_snapshots(run.reader, of) for of in names]
-    read = {str(reader): last_consumed(run.reader, reader).get(str(table)) for reader in readers}
-    consumers = {reader: offset for reader, offset in read.items() if offset is not None}
-    return expiry(run.model, state, [of for of in found if of is not None], consumers, _milliseconds(run))
+    return _planned(run, _built(run), readers)
 
 
 def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
     """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
     names = tuple(readers)
-    return retried(lambda: _perform(run, plan_expiry(run, names)))
+
+    def attempted() -> ExpiryPlan:
+        state = _built(run)
+        return _perform(run, state, _planned(run, state, names))
+
+    return retried(attempted)
 
 
 def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
     """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
-    state = run.observe()
-    if state.changes is None or not may_be_due(run.model, state, _milliseconds(run)):
-        return
     names = tuple(readers)
+
+    def attempted() -> None:
+        state = run.observe()
+        if may_be_due(run.model, state, _milliseconds(run)):
+            _perform(run, state, due(run.model, state, _planned(run, state, names)))
+
     with suppress(CommitConflict):
-        retried(lambda: _perform(run, due(run.model, run.observe(), plan_expiry(run, names))))
+        retried(attempted)
 
 
-def _perform(run: Run, plan: ExpiryPlan) -> ExpiryPlan:
+def _built(run: Run) -> TableState:
+    state = run.observe()
+    built(state, run.model.table)
+    return state
+
+
+def _tables(run: Run, state: TableState) -> tuple[TableName, ...]:
+    table = run.model.table
+    return (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+
+
+def _planned(run: Run, state: TableState, readers: Iterable[TableName]) -> ExpiryPlan:
+    found = [observe_snapshots(run.reader, of) for of in _tables(run, state)]
+    read = {str(reader): last_consumed(run.reader, reader).get(str(run.model.table)) for reader in readers}
+    consumers = {reader: offset for reader, offset in read.items() if offset is not None}
+    return expiry(run.model, state, [of for of in found if of is not None], consumers, _milliseconds(run))
+
+
+def _perform(run: Run, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     if plan.trim is not None:
-        trim(plan.trim, run.context(run.observe()))
+        trim(plan.trim, run.context(state))
     if plan.ages and plan.steps:
-        keep_ages(run.model.table.changes, plan.ages, run.context(run.observe()))
+        keep_ages(run.model.table.changes, plan.ages, run.session())
     for step in plan.steps:
         _expire(run.session(), step)
     return plan
@@ -88,10 +107,7 @@ def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, l
             f"{run.model.table}: files of writes that are under way look like orphans.\n"
             f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
         )
-    state, table = run.observe(), run.model.table
-    if state.changes is None or state.base is None:
-        raise not_built(table)
-    names = (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+    names = _tables(run, _built(run))
     before = run.now - datetime.timedelta(seconds=older_than_seconds)
     return {str(of): _orphans(run.session(), of, before, remove) for of in names}
 

@@ -26,7 +26,7 @@ from arctic_runtime.spark.frames import as_key, columns_of, current_rows, match
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import name
 
-_KEPT = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK)
+_KEPT = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.RESTORED)
 """What the last run said, and what still holds."""
 
 

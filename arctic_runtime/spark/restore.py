@@ -49,7 +49,8 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     found = state_changes(rows, old, shape, context.now_literal)
     step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    counts = append_changes(step, context, found, shape, {**said, **_read(run, state, commit)}, False, None)
+    said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
+    counts = append_changes(step, context, found, shape, said, False, None)
     run.settled(run.observe())
     return counts
 

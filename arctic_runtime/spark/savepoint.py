@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.savepoint import Savepoint, Tag
-from arctic_runtime.model.state import not_built
+from arctic_runtime.model.state import built
 from arctic_runtime.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.plan.decide import last_load
 from arctic_runtime.plan.savepoint import dropped, savepoint
@@ -23,13 +23,12 @@ def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint
     Raises ConfigError where the version is not kept, or the name can't be used.
     """
     state = run.settled(run.observe())
-    if state.changes is None or state.base is None:
-        raise not_built(run.model.table)
+    changes, _ = built(state, run.model.table)
     known = observe_savepoints(run.reader, run.model)
-    newest = last_load(state.changes)
+    newest = last_load(changes)
     if version is None and newest is None:
         raise ConfigError(f"{run.model.table} has no version yet; run it first")
-    commit = newest if version is None else version_named(run, state.changes.commits, version)
+    commit = newest if version is None else version_named(run, changes.commits, version)
     base = observe_snapshots(run.reader, run.model.base)
     assert commit is not None
     assert base is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.commit import run, said, swap_in, write_once
+from arctic_runtime.spark.commit import run, said_by_session, swap_in, write_once
 from arctic_runtime.spark.execute import Context, settings
 from arctic_runtime.spark.frames import COMMIT_ORDER, as_key, key_name, read_table
 from arctic_runtime.spark.statement import listed, name, properties, statement
@@ -21,18 +22,18 @@ def trim(step: Trim, context: Context) -> None:
 
     Raises CommitConflict where the change table has moved on.
     """
-    _set(context, step.table, {TRIMMED: ages_text([step.until])})
+    _set(context.spark, step.table, {TRIMMED: ages_text([step.until])})
     swap_in(context.spark, step.table, step.expected, context.token, lambda branch: _delete(step, context, branch))
 
 
-def keep_ages(table: TableName, ages: tuple[Age, ...], context: Context) -> None:
+def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
     """Writes down when commits were made whose snapshots are about to go."""
-    _set(context, table, {AGES: ages_text(ages)})
+    _set(spark, table, {AGES: ages_text(ages)})
 
 
-def _set(context: Context, table: TableName, values: dict[str, str]) -> None:
+def _set(spark: SparkSession, table: TableName, values: dict[str, str]) -> None:
     parts = {"table": name(*table.parts), "values": properties(values.items())}
-    run(context.spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
+    run(spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
 def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
@@ -63,9 +64,8 @@ def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
         on=listed([*on, older], " AND "),
     )
     newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
-    summary = {f"spark.sql.iceberg.{key}": value for key, value in said({TRIMMED: ages_text([step.until])}).items()}
     try:
-        with settings(spark, summary):
+        with settings(spark, said_by_session({TRIMMED: ages_text([step.until])})):
             write_once(lambda: spark.sql(delete).collect(), delete)
     finally:
         spark.catalog.dropTempView(view)

@@ -87,13 +87,11 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
 
 def _why_not_its_events(state: TableState) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
-    commits = state.changes.commits if state.changes else ()
-    whole = (commit.summary for commit in reversed(commits) if commit.summary.get(decisions.MODE) in ("create", "full"))
-    newest = next(whole, {})
-    declared = Declared.read(newest)
+    last = decisions.last_run(state.changes) or {}
+    declared = Declared.read(last)
     if declared.places:
         return f"rows were declared: {declared.describe()}"
-    return "it was restored to an earlier version" if newest.get(decisions.REASON) == "RESTORED" else ""
+    return f"it was restored to version {last[decisions.RESTORED]}" if decisions.RESTORED in last else ""
 
 
 def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:

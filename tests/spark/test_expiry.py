@@ -16,6 +16,7 @@ from arctic_runtime.plan import expiry as planning
 from arctic_runtime.spark import expiry
 from arctic_runtime.spark.compaction import compact
 from arctic_runtime.spark.expiry import expire, plan_expiry
+from arctic_runtime.spark.restore import restore
 from arctic_runtime.spark.run import Run
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -169,3 +170,23 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
     assert lake.broken(model) == []
     with pytest.raises(ConfigError, match="expected: an age of 1d or more"):
         expiry.orphan_files(run, 3600, remove=True)
+
+
+def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake: Warehouse) -> None:
+    model = lake.model("m", "select id, region, v from {changes(s)}", input="changes", **CONFIG)
+    lake.append("s", [(1, "eu", 1)], COLUMNS)
+    lake.run(model)
+    good = lake.head(model)
+    for v in (2, 3):
+        lake.append("s", [(v, "eu", v)], COLUMNS)
+        lake.run(model)
+    restore(lake.make_run(model), good)
+    restored = lake.head(model)
+    for v in (4, 5):
+        lake.append("s", [(v, "eu", v)], COLUMNS)
+        lake.run(model)
+    compact(lake.make_run(model), "full")
+    plan = expiring(lake, model)
+    assert restored in {snapshot for step in plan.steps for snapshot in step.snapshots}
+    assert lake.broken(model) == []
+    assert lake.left_out(model) == [f"the query gives the table: it was restored to version {good}"]

@@ -28,7 +28,7 @@ SURFACE = {
     "named_table seen_query seen_view",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.savepoint": "Savepoint Tag",
-    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState not_built",
+    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState built not_built",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "
@@ -40,7 +40,7 @@ SURFACE = {
     "plan.configure": "KEYS configure read_size user_keys",
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
-    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RUN Request SCHEMA_ONLY STARTED "
+    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RESTORED RUN Request SCHEMA_ONLY STARTED "
     "TOTALS check_table consumed decide fingerprint last_load last_run",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
@@ -49,13 +49,13 @@ SURFACE = {
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
+    "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
     "plan.incremental.outline": "outline",
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
-    "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
     "scans used walk",
