@@ -163,15 +163,11 @@ class CatalogReader:
 
     @property
     def _is_sql(self) -> bool:
-        from pyiceberg.catalog.sql import SqlCatalog
-
-        return isinstance(self.catalog, SqlCatalog)
+        return self.profile.catalog_properties.get("type") == "jdbc"
 
     @property
     def _is_rest(self) -> bool:
-        from pyiceberg.catalog.rest import RestCatalog
-
-        return isinstance(self.catalog, RestCatalog)
+        return self.profile.catalog_properties.get("type") == "rest"
 
     def _list_sql(self, namespace: str) -> dict[str, RelationKind]:
         from pyiceberg.catalog.sql import IcebergTables
@@ -233,17 +229,25 @@ class CatalogReader:
     @contextmanager
     def _explaining(self, what: str) -> Iterator[None]:
         from requests.exceptions import RequestException
-        from sqlalchemy.exc import DBAPIError
 
         try:
             yield
-        except (DBAPIError, sqlite3.Error) as error:
+        except self._database_errors as error:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
                 raise _Locked(text) from error
             raise CatalogError(self._failure_message(what, text)) from error
         except (RequestException, OSError) as error:
             raise CatalogError(self._failure_message(what, str(error))) from error
+
+    @cached_property
+    def _database_errors(self) -> tuple[type[Exception], ...]:
+        """What a catalog in a database raises; SQLAlchemy is not loaded for those of other kinds."""
+        if not self._is_sql:
+            return ()
+        from sqlalchemy.exc import DBAPIError
+
+        return (DBAPIError, sqlite3.Error)
 
     def _failure_message(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")

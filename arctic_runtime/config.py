@@ -22,6 +22,8 @@ BUSY_TIMEOUT_SECONDS = 60
 KEPT = "local"
 """The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
 
+# pyiceberg would take Arrow's for local files too, which loads pandas: most of what a run costs that finds nothing new.
+_LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
 _REQUIRED_BY_TYPE = {
@@ -190,6 +192,8 @@ class Profile:
         """
         kind = self.catalog_properties.get("type", "")
         shared = {k: v for k, v in self.catalog_properties.items() if not _is_for_java(k)}
+        if shared.get("warehouse", "").startswith(("/", "file:")):
+            shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
         if kind == "jdbc":
             uri = _sqlalchemy_uri(self.catalog_properties)
             return None if uri is None else {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}

@@ -321,6 +321,8 @@ class Handler(BaseHTTPRequestHandler):
 
     catalog: ClassVar[Catalog]
     protocol_version = "HTTP/1.1"
+    # Else an answer's body waits until the client has acknowledged its headers: 40 ms a request.
+    disable_nagle_algorithm = True
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
-from arctic_runtime.files import observe_placement
+from arctic_runtime.look import NO_ROWS, Look, Outcome, Seen
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.state import SourceState, TableState
@@ -22,22 +21,16 @@ from arctic_runtime.model.step import (
     AppendChanges,
     CreateChangeTable,
     EvolveSchema,
-    Mode,
-    Reason,
-    Step,
     describe,
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, encode_versions
-from arctic_runtime.observe import observe_model, observe_readable, observe_source, view_sql
+from arctic_runtime.observe import observe_source
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.decide import Decision, Request, decide
-from arctic_runtime.plan.increment import CHANGELOG, Upstreams, analysis
-from arctic_runtime.plan.incremental.joins import Placement, describe_joins
-from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.layout import laid_out_anew
-from arctic_runtime.plan.reads import Reads, reads, with_position
+from arctic_runtime.plan.decide import Decision, Request
+from arctic_runtime.plan.increment import CHANGELOG, Upstreams
+from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
@@ -53,21 +46,6 @@ from arctic_runtime.spark.frames import (
 from arctic_runtime.spark.statement import name
 
 MAX_SETTLING = 20
-NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run did. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
-
-    mode: Mode
-    reason: Reason
-    because: str = ""
-    rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
-    version: int | None = None
-    consumed: Mapping[str, int] = field(default_factory=dict)
-    timings: Mapping[str, float] = field(default_factory=dict)
-    estimates: Mapping[str, float] = field(default_factory=dict)
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
@@ -91,20 +69,8 @@ def register_changes(
     shown.createOrReplaceTempView(name(changes_view(source)))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What the next run does; `steps` are those that hold for what was observed now.
-
-    `joins` tells of the query's joins whether they move rows, where all is computed.
-    """
-
-    decision: Decision
-    steps: tuple[Step, ...]
-    joins: tuple[str, ...] = ()
-
-
-class Run:
-    """One model's run. `session` is called only when Spark is needed, so that nothing new costs no Spark."""
+class Run(Look):
+    """One model's run. `session` is called only when Spark is needed, so that nothing new starts none."""
 
     def __init__(
         self,
@@ -115,116 +81,34 @@ class Run:
         now: datetime.datetime | None = None,
         pins: Pins | None = None,
     ) -> None:
-        self.pins = pins or Pins()
-        self.request = request or Request()
-        self.model = laid_out_anew(model) if self.request.full_refresh else model
-        self.reader = reader
-        self.now = now or datetime.datetime.now(datetime.timezone.utc)
-        self.timings: dict[str, float] = {}
+        super().__init__(model, reader, request, now, pins)
         self.session = session
         self._committed: tuple[Decision, Mapping[str, int]] | None = None
         self._positions_known = True
 
-    def run(self) -> Outcome:
-        """Brings the table up to date; retries where another run was faster.
+    def run(self, seen: Seen | None = None) -> Outcome:
+        """Brings the table up to date, from what was `seen` a moment ago; retries where another run was faster.
 
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where others were always faster.
         """
+        first = [seen] if seen is not None else []
         try:
-            return retried(self._attempt)
+            return retried(lambda: self._attempt(first.pop() if first else self.look()))
         finally:
             self.pins.forget(self.model.table)
 
-    def _attempt(self) -> Outcome:
-        with self.timed("observe"):
-            state = self.observe()
-            decision, upstreams = self._decided(state)
-        state = self.settled(state)
+    def _attempt(self, seen: Seen) -> Outcome:
+        decision, upstreams = seen.decision, seen.upstreams
+        state = self.settled(seen.state)
         if decision.mode == "unchanged":
-            return self._outcome(*(self._committed or (decision, NO_ROWS)), state)
+            return self.outcome(*(self._committed or (decision, NO_ROWS)), state)
         context = self.context(state)
         for step in stale_branches(self.model, state):
             perform(step, context)
         rows = self._commit(context, decision, upstreams)
         self._committed = (decision, rows)
         state = self.settled(self.observe())
-        return self._outcome(decision, rows, state)
-
-    def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
-        """A query itself reads its upstreams as they are now, and nothing goes back behind what it has read before."""
-        upstreams = self.observe_upstreams(self.pins)
-        if not _is_behind(upstreams, decisions.consumed(decisions.last_run(state.changes))):
-            decision = decide(self.model, state, upstreams, self.request)
-            if decision.mode not in ("create", "full"):
-                return decision, upstreams
-        upstreams = self.observe_upstreams()
-        return decide(self.model, state, upstreams, self.request), upstreams
-
-    def explain(self) -> Plan:
-        """The plan of the next run, without running it and without Spark."""
-        state = self.observe()
-        upstreams = self.observe_upstreams()
-        decision = decide(self.model, state, upstreams, self.request)
-        head = state.changes.head if state.changes else None
-        steps = [*settle(self.model, state)]
-        if decision.mode != "unchanged":
-            steps += stale_branches(self.model, state)
-            steps.append(
-                AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
-            )
-        return Plan(decision, tuple(steps), self._joins(upstreams))
-
-    def _joins(self, upstreams: Upstreams) -> tuple[str, ...]:
-        if self.model.config.input == "changes":
-            return ()
-        try:
-            analysed, _ = analysis(self.model, upstreams)
-        except NotMaintained:
-            return ()
-        found = [state for state in upstreams.states.values() if state is not None and state.base is not None]
-        placed = {of.name: observe_placement(self.reader, of.base) for of in found if of.base is not None}
-        behind = [of.name for of in found if of.base != of.name and (not of.bases or of.bases[-1][1] != of.version)]
-        unmerged = Placement(otherwise="has changes that are not merged yet; `arctic compact` merges them")
-        return describe_joins(analysed.tree, placed | dict.fromkeys(behind, unmerged))
-
-    def observe(self) -> TableState:
-        return observe_model(self.reader, self.model)
-
-    def observe_upstreams(self, pins: Pins | None = None) -> Upstreams:
-        """The version of every table that the query reads, views looked through: the pinned one, else the newest."""
-        known = pins or Pins()
-        if self.model.config.input == "changes":
-            names = changes_read(self.model.sql)
-            return Upstreams({str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names})
-        found: dict[str, SourceState | None] = {}
-        views: dict[str, str] = {}
-        unstable: set[str] = set()
-        parsed = self._follow(self.model.sql, self.model.table, known, found, views, unstable)
-        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views)
-
-    def _follow(
-        self,
-        sql: str,
-        at: TableName,
-        pins: Pins,
-        found: dict[str, SourceState | None],
-        views: dict[str, str],
-        unstable: set[str],
-    ) -> bool:
-        read = reads(sql, at.catalog, at.schema)
-        unstable.update(read.unstable)
-        parsed = read.parsed
-        for source in read.tables:
-            if str(source) in found or str(source) in views:
-                continue
-            is_near = source.catalog == at.catalog
-            found[str(source)] = pins.first(source, partial(observe_readable, self.reader, source)) if is_near else None
-            behind = view_sql(self.reader, source) if found[str(source)] is None else None
-            if behind is not None:
-                del found[str(source)]
-                views[str(source)] = behind
-                parsed = self._follow(behind, source, pins, found, views, unstable) and parsed
-        return parsed
+        return self.outcome(decision, rows, state)
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
         with self.timed("analyse"):
@@ -352,32 +236,6 @@ class Run:
         """What steps for this state need, with a token of its own."""
         return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now)
 
-    def seconds(self) -> dict[str, float]:
-        """What each step has taken so far."""
-        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
-
-    def _outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
-        head = state.changes.head if state.changes else None
-        return Outcome(
-            mode=decision.mode,
-            reason=decision.reason,
-            because=decision.because,
-            rows=rows,
-            version=head.snapshot if head else None,
-            consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
-            timings=self.seconds(),
-            estimates={found.way: found.seconds for found in decision.ways},
-        )
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Adds what is done meanwhile to the seconds of a step."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
-
 
 def _begun(decision: Decision) -> dict[str, str]:
     """What later runs learn from how long this one takes."""
@@ -385,14 +243,6 @@ def _begun(decision: Decision) -> dict[str, str]:
         return {}
     now = round(time.time() * 1000)
     return {decisions.STARTED: str(now), decisions.ESTIMATED: f"{decision.estimate.unadjusted:.3f}"}
-
-
-def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
-    """Whether a version that was pinned is older than the one that was read last, by another invocation."""
-    return any(
-        state is not None and name in offsets and state.version.sequence < offsets[name].sequence
-        for name, state in upstreams.states.items()
-    )
 
 
 def _version(state: SourceState | None) -> Version | None:

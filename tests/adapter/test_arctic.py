@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,14 @@ select order_id, customer, amount, op, lsn from {{ changes(source('shop', 'event
 AUDIT = """
 {{ config(materialized='arctic', primary_key='order_id', input='changes', delete_when="_action = 'delete'") }}
 select order_id, customer, _action, _ts from {{ changes(ref('orders')) }}
+"""
+
+RUN_AND_TELL_WHAT_IS_LOADED = """
+import json, sys
+from dbt.cli.main import dbtRunner
+done = dbtRunner().invoke(["--quiet", "run", "--profiles-dir", sys.argv[1]])
+messages = [result.message for result in done.result]
+print(json.dumps([messages, sorted({"numpy", "pandas", "pyarrow", "pyiceberg", "pyspark"} & set(sys.modules))]))
 """
 
 
@@ -91,7 +101,14 @@ class TestLayers(Warehouse):
         response = json.loads(Path("target/run_results.json").read_text())["results"][0]["adapter_response"]
         assert response["mode"] == "unchanged"
         assert response["reason"] == "NOTHING_NEW"
+        self.check_nothing_new_loads_what_it_needs(project)
         assert run_dbt(["run", "--full-refresh"]).results[0].message == "full +0 ~0 -0"
+
+    def check_nothing_new_loads_what_it_needs(self, project: Any) -> None:
+        """Loading the others takes longer than all that there is to do."""
+        command = [sys.executable, "-c", RUN_AND_TELL_WHAT_IS_LOADED, project.profiles_dir]
+        done = subprocess.run(command, cwd=project.project_root, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == [["unchanged", "unchanged"], ["pyiceberg"]]
 
     def check_nothing_new_takes_no_session(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(pool: SessionPool) -> None:

@@ -23,8 +23,8 @@ from tests.spark.warehouse import Warehouse, sorted_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.look import Outcome
     from arctic_runtime.model.table import Model
-    from arctic_runtime.spark.run import Outcome
 
 EVENTS = "id int, v string, lsn bigint"
 

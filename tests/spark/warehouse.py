@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.look import Outcome
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.spark.frames import COMMIT_ORDER
-from arctic_runtime.spark.run import Outcome, Run
+from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import name as quoted
 from arctic_runtime.spark.verify import verify
 

@@ -12,6 +12,7 @@ from dbt_common.exceptions import CompilationError
 from dbt_common.invocation import get_invocation_id
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.look import Look, Outcome
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog import CatalogReader
-    from arctic_runtime.spark.run import Outcome
 
 MATERIALIZATION = "arctic"
 
@@ -137,16 +137,21 @@ def run(
 
     `readers` are the models that may read the table; what they have yet to read does not expire after the run.
     """
-    from arctic_runtime.spark.run import Run
-
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    one = Run(model, reader, session, request, pins=_pins(get_invocation_id()))
-    outcome = one.run()
-    if outcome.mode == "unchanged":
-        return response(outcome)
+    look = Look(model, reader, request, pins=_pins(get_invocation_id()))
+    seen = look.look()
+    unchanged = look.unchanged(seen)
+    if unchanged is not None:
+        return response(unchanged)
     from arctic_runtime.spark.compaction import compact_if_due
     from arctic_runtime.spark.expiry import expire_if_due
+    from arctic_runtime.spark.run import Run
 
+    one = Run(model, reader, session, request, pins=look.pins)
+    one.timings |= look.timings
+    outcome = one.run(seen)
+    if outcome.mode == "unchanged":
+        return response(outcome)
     compact_if_due(one)
     expire_if_due(one, readers)
     return response(replace(outcome, timings=one.seconds()))
