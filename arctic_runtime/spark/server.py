@@ -134,17 +134,20 @@ def is_wanted(directory: Path, server: Server) -> bool:
 def take_place(directory: Path) -> IO[str] | None:
     """The place of a catalog's one server, which lasts until this process ends; None where another one has it.
 
-    Clients take it for an instant to see whether a server lives, so it is asked for more than once.
+    Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
+    is ready, whose place would come free when that is stopped.
     """
     lock = (directory / _LOCK).open("w")
+    taken: list[IO[str]] = []
 
-    def taken() -> bool:
+    def is_settled() -> bool:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
+            taken.append(lock)
+        return bool(taken) or _is_held(directory / _ADDRESS)
 
-    return lock if _wait_for(taken, _PATIENCE_SECONDS) else None
+    _wait_for(is_settled, _PATIENCE_SECONDS)
+    return taken[0] if taken else None
 
 
 def _is_held(file: Path) -> bool:

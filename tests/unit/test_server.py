@@ -93,6 +93,20 @@ def test_of_starts_at_the_same_time_one_makes_the_server_and_all_get_it(
     assert pids == {str(found.pid)}
 
 
+def test_who_finds_a_server_ready_does_not_take_its_place_when_it_is_stopped(
+    kept: Callable[..., Profile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.ensure(kept())
+    sleep = time.sleep
+
+    def stop_meanwhile(_: float) -> None:
+        monkeypatch.setattr(time, "sleep", sleep)
+        server.stop(kept())
+
+    monkeypatch.setattr(time, "sleep", stop_meanwhile)
+    assert server.take_place(server.directory_of(kept())) is None
+
+
 def test_a_stop_ends_the_server(kept: Callable[..., Profile]) -> None:
     started = server.ensure(kept())
     assert server.stop(kept()) == started
