@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.columns import Column
+from arctic_runtime.model.columns import Column, Names, same_name
 from arctic_runtime.model.expiry import TRIMMED, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.key import KEY_PROPERTY, key_names
@@ -244,6 +244,7 @@ def _change_table(table: Table) -> ChangeTableState:
         properties=dict(table.properties),
         branches=_branches(table),
         parents=_parents(table),
+        formerly=_formerly(table),
     )
 
 
@@ -261,6 +262,7 @@ def _base(table: Table) -> BaseState:
         properties=dict(table.properties),
         branches=_branches(table),
         parents=_parents(table),
+        formerly=_formerly(table),
     )
 
 
@@ -279,6 +281,8 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
         rows=_live_rows(commits[-1].summary),
         not_null=tuple(field.name for field in table.schema().fields if field.required),
         trimmed=trimmed_until(table.properties).sequence,
+        formerly=_formerly(table),
+        moved=tuple(_moved(table)),
     )
 
 
@@ -290,7 +294,9 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> 
     for name in (source.name, source.name.base):
         table = _load(reader, name)
         if table is not None and _is_kind(table, "base"):
-            return replace(keyed, base=name, bases=tuple(_merged_snapshots(table)), rows=_base(table).rows)
+            formerly = {**keyed.formerly, **_formerly(table)}
+            bases = tuple(_merged_snapshots(table))
+            return replace(keyed, base=name, bases=bases, rows=_base(table).rows, formerly=formerly)
     return keyed
 
 
@@ -358,6 +364,36 @@ def _live_rows(summary: Mapping[str, str]) -> int:
 
 def _columns(schema: Schema) -> tuple[Column, ...]:
     return tuple(Column(field.name, spark_type(field.field_type)) for field in schema.fields)
+
+
+def _formerly(table: Table) -> dict[int, Names]:
+    """Snapshots that name columns in another way than the table does today, which reads old files by columns' ids."""
+    today, schemas = table.schema(), table.schemas()
+    if len(schemas) == 1:
+        return {}
+    names = {number: _names_then(today, schema) for number, schema in schemas.items()}
+    found = ((of.snapshot_id, names.get(of.schema_id or 0, {})) for of in table.metadata.snapshots)
+    return {snapshot: then for snapshot, then in found if then}
+
+
+def _names_then(today: Schema, schema: Schema) -> Names:
+    then = {field.field_id: field.name for field in schema.fields}
+    known = {name.lower() for name in then.values()}
+    pairs = [(field.name, then.get(field.field_id, "")) for field in today.fields]
+    return {now: old for now, old in pairs if not same_name(now, old) and (old or now.lower() in known)}
+
+
+def _moved(table: Table) -> Iterator[str]:
+    """Columns, those inside of others too, whose names and ids have not always belonged together."""
+    schemas = table.schemas()
+    if len(schemas) == 1:
+        return
+    ever = {(name.lower(), of.find_field(name).field_id) for of in schemas.values() for name in of.column_names}
+    today = table.schema()
+    for name in today.column_names:
+        own = (name.lower(), today.find_field(name).field_id)
+        if any((of[0] == own[0]) != (of[1] == own[1]) for of in ever):
+            yield f"{own[0]}={own[1]}"
 
 
 def _number(text: str | None) -> int | None:

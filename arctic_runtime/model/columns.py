@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,14 +40,22 @@ def plain_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(kept for kept in change_columns if kept.name not in CHANGE_COLUMNS)
 
 
+Names = Mapping[str, str]
+"""Columns of today whose name was another one, or another column's, at some time → what they were called then.
+
+The text is empty where there was no such column then.
+"""
+
+
 @dataclass(frozen=True)
 class SchemaChange:
-    """Columns to add, to widen and to drop, in this order."""
+    """Columns to rename, from one name to another, to add, to widen and to drop, in this order."""
 
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
     drop: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.add or self.widen or self.drop)
+        return not (self.add or self.widen or self.drop or self.rename)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import Column
+from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version, Window
 
@@ -27,7 +27,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class ChangeTableState:
-    """The change table: its head, and every snapshot from the oldest kept to the head."""
+    """The change table: its head, and every snapshot from the oldest kept to the head.
+
+    `formerly` are the names that columns had in snapshots where these were not those of today.
+    """
 
     uuid: str
     columns: tuple[Column, ...]
@@ -35,6 +38,7 @@ class ChangeTableState:
     properties: Mapping[str, str]
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
+    formerly: Mapping[int, Names] = field(default_factory=dict)
 
     @property
     def head(self) -> Version | None:
@@ -73,7 +77,10 @@ class ChangeTableState:
 
 @dataclass(frozen=True)
 class BaseState:
-    """The base: its snapshot, what it is merged to, and its layout as written in its properties."""
+    """The base: its snapshot, what it is merged to, and its layout as written in its properties.
+
+    `formerly` are the names that columns had in snapshots where these were not those of today.
+    """
 
     uuid: str
     columns: tuple[Column, ...]
@@ -83,6 +90,7 @@ class BaseState:
     properties: Mapping[str, str]
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
+    formerly: Mapping[int, Names] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,9 @@ class SourceState:
     `snapshots` are all that can still be read, also those that a replaced table has left behind.
     `rows` are those of the table, not of its change table. `key` is an arctic model's primary key; `base` its base,
     and `bases` the snapshots of that with the version that each is merged to, oldest first. `trimmed` is the sequence
-    number up to which change rows are no longer all in the log.
+    number up to which change rows are no longer all in the log. `formerly` are the names that columns had in snapshots
+    of log and base where these were not those of today; `moved` tells of columns whose name was another one's once, or
+    that had another name.
     """
 
     name: TableName
@@ -142,6 +152,8 @@ class SourceState:
     base: TableName | None = None
     bases: tuple[tuple[int, Version], ...] = ()
     trimmed: int = 0
+    formerly: Mapping[int, Names] = field(default_factory=dict)
+    moved: tuple[str, ...] = ()
 
     @property
     def log(self) -> TableName:

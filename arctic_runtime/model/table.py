@@ -84,6 +84,7 @@ class ModelConfig:
     delete_when: str | None = None
     on_match: OnMatch = "replace"
     exclude_columns: tuple[str, ...] = ()
+    renamed_columns: Mapping[str, str] = field(default_factory=dict)
     changelog: Changelog = "lookup"
     on_schema_change: OnSchemaChange = "append_new_columns"
     on_configuration_change: OnConfigurationChange = "apply"

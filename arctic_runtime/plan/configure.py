@@ -39,6 +39,7 @@ KEYS = (
     "truncate_when",
     "on_match",
     "exclude_columns",
+    "renamed_columns",
     "history",
     "changelog",
     "keep",
@@ -193,6 +194,16 @@ def _excluded_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[st
             yield f"`exclude_columns` drops `{name}`, which the key, the partitions or the sort order need"
 
 
+def _renamed_layout(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    kept = (*config.primary_key, *config.sort_key, *(transform.column for transform in config.partition_by))
+    for new, old in config.renamed_columns.items():
+        for name in (new, old):
+            if _is_among(name, kept):
+                yield f"`renamed_columns` names `{name}`, which the key, the partitions or the sort order need"
+    if len({old.lower() for old in config.renamed_columns.values()}) < len(config.renamed_columns):
+        yield "`renamed_columns` gives one old name to several columns"
+
+
 def _changes_only(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.input == "state":
         for key in _CHANGES_ONLY:
@@ -227,6 +238,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _repeated,
     _reserved,
     _excluded_key,
+    _renamed_layout,
     _changes_only,
     _input_changelog,
     _refresh_of_changes,
@@ -312,6 +324,12 @@ def read_size(key: str, value: Any) -> int:
     return int(value)
 
 
+def _renamed(key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for of in value.items() for name in of):
+        raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
+    return dict(value)
+
+
 def _properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
@@ -336,6 +354,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "delete_when": _text,
     "on_match": _choice(OnMatch),
     "exclude_columns": _names,
+    "renamed_columns": _renamed,
     "changelog": _choice(Changelog),
     "on_schema_change": _choice(OnSchemaChange),
     "on_configuration_change": _choice(OnConfigurationChange),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
@@ -72,6 +72,11 @@ class Request:
     schema_only: bool = False
 
 
+_QUERY_CHANGED = (
+    "the model's query or configuration changed, or a view that it reads, or what columns of its upstreams are called"
+)
+
+
 def decide(model: Model, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
     """The mode of the next run, the reason for it, and the windows that it consumes.
 
@@ -108,8 +113,11 @@ def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
     return decode_versions(summary.get(CONSUMED)) if summary else {}
 
 
-def fingerprint(model: Model, views: Mapping[str, str]) -> str:
-    """Changes whenever the same upstream rows could give another table; `views` are those that the query reads."""
+def fingerprint(model: Model, views: Mapping[str, str], moved: Sequence[str] = ()) -> str:
+    """Changes whenever the same upstream rows could give another table.
+
+    `views` are those that the query reads, `moved` columns of its upstreams that have not always been what they are.
+    """
     config = model.config
     parts = (
         model.sql,
@@ -120,6 +128,7 @@ def fingerprint(model: Model, views: Mapping[str, str]) -> str:
         model.contract,
         *model.checks,
         *sorted(views.items()),
+        *moved,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -260,10 +269,8 @@ def _decide_state(
         return Decision("create", "FIRST_RUN", windows)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    if last.get(QUERY) != fingerprint(model, upstreams.views):
-        return Decision(
-            "full", "QUERY_CHANGED", windows, "the model's query or configuration changed, or a view that it reads"
-        )
+    if last.get(QUERY) != fingerprint(model, upstreams.views, upstreams.moved):
+        return Decision("full", "QUERY_CHANGED", windows, _QUERY_CHANGED)
     for reason, because in _reasons_to_recompute(upstreams):
         return _recompute(model, reason, because, windows)
     if offsets == {name: window.end for name, window in windows.items()}:

@@ -49,6 +49,12 @@ class Upstreams:
     reads: Reads = field(default_factory=Reads)
     views: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Columns that are not what the query has read under their names at any time."""
+        found = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
+        return tuple(sorted(found))
+
 
 @dataclass(frozen=True)
 class Increment:

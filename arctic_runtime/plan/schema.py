@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -68,10 +70,21 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 
     Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
     """
-    new = tuple(column for column in stored if find_column(table, column.name) is None)
-    gone = tuple(column.name for column in table if find_column(stored, column.name) is None)
-    widened = tuple(_widened(model, table, stored))
-    return _POLICIES[model.config.on_schema_change](model, new, gone, widened)
+    renamed = tuple(_renamed(model, table, stored))
+    names = dict(renamed)
+    known = tuple(Column(names.get(column.name, column.name), column.type) for column in table)
+    new = tuple(column for column in stored if find_column(known, column.name) is None)
+    gone = tuple(column.name for column in known if find_column(stored, column.name) is None)
+    widened = tuple(_widened(model, known, stored))
+    return replace(_POLICIES[model.config.on_schema_change](model, new, gone, widened), rename=renamed)
+
+
+def _renamed(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> Iterator[tuple[str, str]]:
+    """What the model says to have renamed, as far as that is still to be done: it stays true when it has been."""
+    for new, old in model.config.renamed_columns.items():
+        kept, wanted = find_column(table, old), find_column(stored, new)
+        if kept and wanted and find_column(table, new) is None and find_column(stored, old) is None:
+            yield kept.name, wanted.name
 
 
 def _append(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:

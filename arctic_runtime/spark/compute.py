@@ -244,7 +244,7 @@ def seen(
     for source in changes_read(model.sql):
         state, until = upstreams.states[str(source)], offsets[str(source)]
         assert state is not None
-        rows = read_until(spark, state.log, until, state.version, state.keeps(until))
+        rows = read_until(spark, state, until)
         rows.createOrReplaceTempView(name(seen_view(source)))
     log = read_table(spark, model.table.changes, changes.newest.snapshot)
     key = [column(part) for part in model.config.primary_key]

@@ -236,8 +236,8 @@ def _create_change_table(step: CreateChangeTable, context: Context) -> None:
 
 def _create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
-    changes = read_table(spark, model.table.changes, step.version.snapshot)
     assert context.state.changes is not None
+    changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.formerly)
     commits = context.state.changes.count_after(None)
     alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
     rows = conformed(alive, plain_columns(context.state.changes.columns))
@@ -391,11 +391,11 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     assert base is not None
     assert changes is not None
     is_whole = changes.keeps(step.start)
-    appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole)
+    appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole, changes.formerly)
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
         # In one part, so that no row has to be moved to meet its change.
-        old = read_table(spark, step.table, step.expected).coalesce(1)
+        old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
         rows = overlay(old, newest.coalesce(1), model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
@@ -456,16 +456,31 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where
 
 
 def _evolve(step: EvolveSchema, context: Context) -> None:
-    """Adds, widens and drops columns; in a change table inside `_before` first, which nobody compares with the query.
+    """Renames, adds, widens and drops columns; in a change table inside `_before` first, which nobody compares.
 
     A run that dies in between is followed by one that sees what is still to do, and does that alone.
     """
     found = context.spark.table(name(*step.table.parts)).schema
+    if step.change.rename:
+        for sql in _rename_statements(step, found):
+            run(context.spark, sql)
+        found = context.spark.table(name(*step.table.parts)).schema
     if step.is_change_table:
         for sql in _evolve_before(step, found, context.model.config.primary_key):
             run(context.spark, sql)
     for sql in evolve_statements(step.table, _remaining(step.change, found)):
         run(context.spark, sql)
+
+
+def _rename_statements(step: EvolveSchema, found: StructType) -> Iterator[Sql]:
+    """What is left of renaming; inside `_before` first, since the others tell whether it is to be done."""
+    before = [((BEFORE,), cast(StructType, found[BEFORE].dataType))] if BEFORE in found.names else []
+    for holder, held in (*before, ((), found)):
+        names = {of.lower() for of in held.names}
+        for old, new in step.change.rename:
+            if old.lower() in names:
+                parts = {"table": name(*step.table.parts), "path": name(*holder, old), "new": name(new)}
+                yield statement("ALTER TABLE {table} RENAME COLUMN {path} TO {new}", **parts)
 
 
 def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) -> tuple[Sql, ...]:

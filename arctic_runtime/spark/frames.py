@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -11,7 +11,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column
+from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
@@ -21,6 +21,7 @@ from arctic_runtime.plan.schema import stored_type
 from arctic_runtime.spark.statement import Sql, name
 
 COMMIT_ORDER = "_last_updated_sequence_number"
+NO_OTHERS: Mapping[int, Names] = {}
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,29 @@ def all_of(conditions: Sequence[Expression]) -> Expression:
     return reduce(and_, conditions, F.lit(True))
 
 
-def read_table(spark: SparkSession, table: TableName, snapshot: int) -> DataFrame:
-    """A table's rows at one snapshot."""
-    return spark.read.option("versionAsOf", str(snapshot)).table(name(*table.parts))
+def read_table(
+    spark: SparkSession, table: TableName, snapshot: int, formerly: Mapping[int, Names] = NO_OTHERS
+) -> DataFrame:
+    """A table's rows at one snapshot, which Iceberg gives with the columns of that time.
+
+    Those of today that had other names then, as `formerly` tells by snapshot, have today's.
+    """
+    rows = spark.read.option("versionAsOf", str(snapshot)).table(name(*table.parts))
+    then = formerly.get(snapshot)
+    if not then:
+        return rows
+    others = {of.lower() for of in (*then, *then.values())}
+    kept = [column(of) for of in rows.columns if of.lower() not in others]
+    return rows.select(*kept, *[column(old).alias(now) for now, old in then.items() if old])
 
 
 def read_appended(
-    spark: SparkSession, table: TableName, start: Version | None, end: Version, chain_is_whole: bool = True
+    spark: SparkSession,
+    table: TableName,
+    start: Version | None,
+    end: Version,
+    chain_is_whole: bool = True,
+    formerly: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
     """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
 
@@ -84,23 +101,25 @@ def read_appended(
     which format version 3 keeps, and which prunes no files.
     """
     if start is None:
-        return read_table(spark, table, end.snapshot)
+        return read_table(spark, table, end.snapshot, formerly)
     if not chain_is_whole:
-        return read_table(spark, table, end.snapshot).where(F.col(COMMIT_ORDER) > start.sequence)
+        return read_table(spark, table, end.snapshot, formerly).where(F.col(COMMIT_ORDER) > start.sequence)
     reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
     return reader.table(name(*table.parts))
 
 
 def appended(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
     """The rows that an upstream's log was appended in a window."""
-    return read_appended(spark, source.log, window.start, window.end, source.keeps(window.start))
+    kept = source.keeps(window.start)
+    return read_appended(spark, source.log, window.start, window.end, kept, source.formerly)
 
 
-def read_until(spark: SparkSession, table: TableName, until: Version, now: Version, is_kept: bool = True) -> DataFrame:
-    """An append-only table's rows as of `until`; told by their row lineage where that snapshot is gone."""
-    if is_kept:
-        return read_table(spark, table, until.snapshot)
-    return read_table(spark, table, now.snapshot).where(F.col(COMMIT_ORDER) <= until.sequence)
+def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
+    """The rows of an upstream's log as of `until`; told by their row lineage where that snapshot is gone."""
+    if source.keeps(until):
+        return read_table(spark, source.log, until.snapshot, source.formerly)
+    rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
+    return rows.where(F.col(COMMIT_ORDER) <= until.sequence)
 
 
 def newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
@@ -128,7 +147,7 @@ def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys |
     """The rows of the base, or those of them under some keys; None where there is no base yet."""
     if state.base is None:
         return None
-    base = read_table(spark, model.base, state.base.snapshot)
+    base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
     return only.select(base, model.config.primary_key) if only else base
 
 
@@ -143,7 +162,7 @@ def unmerged_changes(
     if not pending:
         return None
     is_whole = changes.keeps(base.merged)
-    appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole)
+    appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole, changes.formerly)
     appended = only.select(appended, model.config.primary_key) if only else appended
     return newest_changes(appended, model.config.primary_key, changes.count_after(base.merged))
 

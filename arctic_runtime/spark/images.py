@@ -99,11 +99,11 @@ def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataF
     columns = plain_columns(source.columns)
     merged = [(snapshot, at) for snapshot, at in source.bases if at.sequence <= version.sequence]
     if not merged or source.base is None:
-        log = read_until(spark, source.name.changes, version, source.version, source.keeps(version))
+        log = read_until(spark, source, version)
         newest = newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
         return conformed(newest, columns)
     snapshot, at = merged[-1]
-    base = read_table(spark, source.base, snapshot)
+    base = read_table(spark, source.base, snapshot, source.formerly)
     span = Window(str(source.name), at, version)
     pending = _count(source, span)
     if not pending:

@@ -102,7 +102,7 @@ def _newest(step: Renew, part: NodeRange, context: Context) -> DataFrame:
     changes = context.state.changes
     assert changes is not None
     table, is_whole = context.model.table.changes, changes.keeps(step.start)
-    appended = read_appended(context.spark, table, step.start, step.end, is_whole)
+    appended = read_appended(context.spark, table, step.start, step.end, is_whole, changes.formerly)
     found = appended.where(_within(step, part, context))
     return newest_changes(found, context.model.config.primary_key, step.commits)
 

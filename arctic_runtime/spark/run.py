@@ -152,14 +152,14 @@ class Run(Look):
             perform(CreateChangeTable(model.table.changes, stored, seq_type), context)
             state = self.observe()
         assert state.changes is not None
-        change = plan_schema(model, plain_columns(state.changes.columns), stored)
-        if not change.is_empty:
-            perform(EvolveSchema(model.table.changes, change, True), context)
+        own = [(model.table.changes, plain_columns(state.changes.columns), True)]
         if state.base is not None:
-            behind = plan_schema(model, state.base.columns, stored)
-            if not behind.is_empty:
-                perform(EvolveSchema(model.base, behind, False), context)
-        if not change.is_empty:
+            own.append((model.base, state.base.columns, False))
+        steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
+        behind = [step for step in steps if not step.change.is_empty]
+        for step in behind:
+            perform(step, context)
+        if behind:
             state = self.observe()
         return replace(context, state=state), self.shape_of(state, stored)
 
@@ -206,7 +206,7 @@ class Run(Look):
             decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
             decisions.REASON: decision.reason,
             decisions.CONSUMED: encode_versions(decision.consumed),
-            decisions.QUERY: decisions.fingerprint(self.model, upstreams.views),
+            decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
             **_begun(decision),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.model.columns import Column, find_column
+from arctic_runtime.model.columns import Column, Names, find_column
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
@@ -68,7 +68,7 @@ def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: t
         columns=listed(described),
         comment=_commented(Sql(""), model.comment),
         pins=properties(pins.items()),
-        query=_query(model, state.base.columns, pinned, step),
+        query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step),
     )
 
 
@@ -76,12 +76,12 @@ def _commented(part: Sql, comment: str | None) -> Sql:
     return statement("{part} COMMENT {comment}", part=part, comment=text(comment)) if comment else part
 
 
-def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], step: ReplaceView) -> Sql:
+def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView) -> Sql:
     columns = [name(column.name) for column in wanted]
     listing = listed([statement("t.{c}", c=column) for column in columns])
     base = statement(
         "SELECT {columns} FROM {base} VERSION AS OF {v} t",
-        columns=listed([_as_wanted(column, pinned) for column in wanted]),
+        columns=listed([_as_wanted(column, pinned, then) for column in wanted]),
         base=name(*model.base.parts),
         v=number(step.base_snapshot),
     )
@@ -99,12 +99,12 @@ def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...],
     )
 
 
-def _as_wanted(column: Column, pinned: tuple[Column, ...]) -> Sql:
-    """A column of the pinned base, which has the columns and types of its time."""
-    found = find_column(pinned, column.name)
+def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
+    """A column of the pinned base, which has the columns and types of its time, and `then` other names."""
+    found = find_column(pinned, then.get(column.name, column.name))
     if found == column:
         return statement("t.{c}", c=name(column.name))
-    value = statement("t.{c}", c=name(column.name)) if found else Sql("NULL")
+    value = statement("t.{c}", c=name(found.name)) if found else Sql("NULL")
     return statement("CAST({value} AS {type}) AS {c}", value=value, type=Sql(column.type), c=name(column.name))
 
 

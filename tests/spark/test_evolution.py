@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.spark.between import changes_between
+from arctic_runtime.spark.restore import restore
 from tests.crash.dying import run_until
-from tests.spark.warehouse import Warehouse
+from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
@@ -88,3 +89,72 @@ def test_a_table_may_lose_its_last_column_outside_the_key(lake: Warehouse) -> No
     lake.run(model)
     assert lake.rows(model) == [(2,), (3,)]
     assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_a_column_that_comes_back_is_another_one(lake: Warehouse, merge: str) -> None:
+    """What it held before is gone, for the table, for its readers and for what is compared with them."""
+    lake.load("s", [(1, 1, "a"), (2, 2, "b")], "id int, v int, old string")
+    models = [lake.model("m", f"select {columns} from {{s}}", merge=merge, **SYNC) for columns in ("*", "id, v")]
+    with_it, without = models
+    count = lake.model("n", "select old, count(*) as n from {m} group by old", primary_key="old")
+    for model in (with_it, count, without):
+        lake.run(model)
+    assert lake.actions(lake.run(with_it)) == (0, 2, 0)
+    assert lake.rows(with_it) == [(1, 1, "a"), (2, 2, "b")]
+    outcome = lake.run(count)
+    assert (outcome.mode, outcome.reason, lake.rows(count)) == ("full", "QUERY_CHANGED", [("a", 1), ("b", 1)])
+    lake.load("s", [(1, 1, "c"), (2, 2, "b")], "id int, v int, old string")
+    lake.run(with_it)
+    assert lake.run(count).mode == "incremental"
+    assert lake.rows(count) == [("b", 1), ("c", 1)]
+    for model in (with_it, count):
+        assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row(lake: Warehouse, merge: str) -> None:
+    lake.load("s", [(1, 1, "a"), (2, 2, "b")], "id int, v int, old string")
+    model = lake.model("m", "select * from {s}", merge=merge, **SYNC)
+    lake.run(model)
+    first = lake.head(model)
+    above = lake.model("n", "select * from {m}", **SYNC)
+    lake.run(above)
+    sql = "select id, v as `the v`, old from {s}"
+    model = lake.model("m", sql, merge=merge, renamed_columns={"the v": "V"}, **SYNC)
+    above = lake.model("n", "select * from {m}", renamed_columns={"the v": "v"}, **SYNC)
+    for renamed in (model, above):
+        outcome = lake.run(renamed)
+        assert (outcome.mode, lake.actions(outcome)) == ("full", (0, 0, 0))
+        assert lake.run(renamed, refuse).mode == "unchanged"
+        assert lake.rows(renamed) == [(1, 1, "a"), (2, 2, "b")]
+        assert lake.broken(renamed) == []
+    lake.load("s", [(1, 10, "a"), (3, 3, "c")], "id int, v int, old string")
+    for renamed in (model, above):
+        assert lake.actions(lake.run(renamed)) == (1, 1, 1)
+        assert [row["_before"] for row in lake.log(renamed) if row["_action"] == "update"] == [{"the v": 1, "old": "a"}]
+        assert lake.rows(renamed) == [(1, 10, "a"), (3, 3, "c")]
+        assert lake.broken(renamed) == []
+    told = changes_between(lake.make_run(model), first, lake.head(model), 10)
+    assert [(row["_action"], row["the v"]) for row in told] == [("update", 10), ("delete", 2), ("insert", 3)]
+    assert restore(lake.make_run(model), first) == {"insert": 1, "update": 1, "delete": 1, "upsert": 0}
+    assert lake.rows(model) == [(1, 1, "a"), (2, 2, "b")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_a_run_that_dies_while_a_column_is_renamed_is_followed_by_one_that_ends_it(lake: Warehouse, merge: str) -> None:
+    for last in itertools.count():
+        lake.load("s", [(1, 1, "a"), (2, 2, "b")], "id int, v int, old string")
+        lake.run(lake.model(f"m{last}", "select * from {s}", merge=merge, **SYNC))
+        lake.load("s", [(1, 1, "a"), (2, 7, "b")], "id int, v int, old string")
+        sql = "select id, v as w, old from {s}"
+        model = lake.model(f"m{last}", sql, merge=merge, renamed_columns={"w": "v"}, **SYNC)
+        life = run_until(lake, model, last)
+        lake.run(model)
+        assert lake.rows(model) == [(1, 1, "a"), (2, 7, "b")]
+        assert [row["_before"] for row in lake.log(model) if row["_action"] == "update"] == [{"w": 2, "old": "b"}]
+        assert lake.broken(model) == []
+        if life is None or any("fast_forward" in of for of in life.effects):
+            break
+    assert last > 4

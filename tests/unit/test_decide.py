@@ -277,6 +277,7 @@ def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) ->
 def test_the_fingerprint_changes_with_a_view_that_the_query_reads() -> None:
     texts = [{}, {"a.b.v": "select 1"}, {"a.b.v": "select 2"}, {"a.b.w": "select 2"}]
     assert len({fingerprint(STATE, views) for views in texts}) == 4
+    assert len({fingerprint(STATE, {}, moved) for moved in ((), ("lake.dwd.m.v=3",), ("lake.dwd.m.v=4",))}) == 3
 
 
 def test_changes_in_the_query_of_a_state_need_the_other_input() -> None:

@@ -17,7 +17,7 @@ from arctic_runtime import errors, model, plan
 SURFACE = {
     "errors": "ArcticError CatalogError CommitConflict CommitUnknown ConfigError CorruptState DataError PlanError "
     "SourceError",
-    "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA OWN_PREFIX POSITION RESERVED SEQUENCE "
+    "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA Names OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
     "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
     "LeftAlone Meeting Node NodeRange PartitionValue Place RENEWAL_PREFIX Relevel Renew Rewrite Specs TableFiles Way "

@@ -238,6 +238,29 @@ def test_columns_that_a_table_requires_are_never_null(shop) -> None:
     assert source.not_null == ("id",)
 
 
+def test_snapshots_tell_what_columns_were_called_where_that_was_otherwise(shop) -> None:
+    """Renamed, swapped, dropped and made again; one that was only added is nothing to tell."""
+    warehouse, _ = shop
+    names = ("id", "a", "b", "c", "d")
+    fields = [NestedField(place, name, LongType(), required=False) for place, name in enumerate(names, 1)]
+    table = warehouse.create("moved", tuple(fields))
+    table.append(pa.table({name: pa.array([1]) for name in names}))
+    for old, new in (("a", "x"), ("b", "swap"), ("c", "b"), ("swap", "c")):
+        with table.update_schema() as change:
+            change.rename_column(old, new)
+    with table.update_schema() as change:
+        change.delete_column("d").add_column("later", LongType())
+    table.append(pa.table({name: pa.array([1]) for name in ("id", "x", "b", "c", "later")}))
+    with table.update_schema() as change:
+        change.add_column("D", LongType())
+    first, second = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    source = observe_source(warehouse.reader, TableName("lake", "dwd", "moved"))
+    assert source is not None
+    assert source.formerly == {first: {"x": "a", "b": "c", "c": "b", "D": ""}}
+    assert second not in source.formerly
+    assert source.moved == ("x=2", "c=3", "b=4", "d=7")
+
+
 def test_what_is_no_table_or_has_no_snapshot_is_no_source(shop) -> None:
     warehouse, _ = shop
     assert observe_source(warehouse.reader, TableName("lake", "dwd", "report")) is None

@@ -71,6 +71,19 @@ def test_a_table_follows_its_query_as_far_as_the_policy_says(
     assert plan_schema(a_model(on_schema_change=policy), TABLE, query) == change
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_column_is_renamed_where_the_query_has_the_new_name_alone_and_only_once(policy: Any) -> None:
+    model = a_model(on_schema_change=policy, renamed_columns={"Net": "VALUE"})
+    old, new = (ID, Column("value", "int")), (ID, Column("net", "bigint"))
+    change = SchemaChange(rename=(("value", "net"),), widen=(Column("net", "bigint"),))
+    assert plan_schema(model, old, new) == change
+    for there in (new, (*new, old[1])):
+        assert plan_schema(model, there, there).is_empty
+    if policy == "append_new_columns":
+        assert plan_schema(model, old, (*old, new[1])) == SchemaChange(add=(new[1],))
+        assert plan_schema(model, old, (ID,)).is_empty
+
+
 @pytest.mark.parametrize(("query", "line"), [(NEW, "new in the query: ['note']"), (GONE, "no longer in the query")])
 def test_policy_fail_names_the_columns_that_differ(query: tuple[Column, ...], line: str) -> None:
     with pytest.raises(ConfigError, match="`on_schema_change` is `fail`") as raised:
