@@ -94,7 +94,7 @@ def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataF
     Where no such base is kept, all changes up to that version are folded.
     """
     if source.kind != "changes":
-        return read_table(spark, source.name, version.snapshot)
+        return read_table(spark, source.name, version.snapshot, source.formerly)
     assert source.key is not None
     columns = plain_columns(source.columns)
     merged = [(snapshot, at) for snapshot, at in source.bases if at.sequence <= version.sequence]

@@ -70,7 +70,7 @@ def register_changes(
 
 
 class Run(Look):
-    """One model's run. `session` is called only when Spark is needed, so that nothing new starts none."""
+    """One model's run. `session` is called only when Spark is needed, so that what needs none starts none."""
 
     def __init__(
         self,

@@ -158,3 +158,25 @@ def test_a_run_that_dies_while_a_column_is_renamed_is_followed_by_one_that_ends_
         if life is None or any("fast_forward" in of for of in life.effects):
             break
     assert last > 4
+
+
+def test_a_source_whose_columns_are_called_otherwise_is_followed_by_what_they_are(lake: Warehouse) -> None:
+    """Its old snapshots have the old names, and no new one tells of the change."""
+    sql = "select id % 2 as odd, sum({column}) as total from {{s}} group by id % 2"
+    before, model = (lake.model("m", sql.format(column=name), primary_key="odd") for name in ("v", "w"))
+    lake.load("s", [(1, 1), (2, 2), (3, 3)], "id int, v int")
+    lake.run(before)
+    source = lake.sql_name("s")
+    lake.spark.sql(f"alter table {source} rename column v to w")
+    assert lake.actions(lake.run(model)) == (0, 0, 0)
+    lake.load("s", [(1, 1), (2, 2), (3, 30)], "id int, w int")
+    outcome = lake.run(model)
+    assert (outcome.mode, lake.actions(outcome), lake.rows(model)) == ("incremental", (0, 1, 0), [(0, 2), (1, 31)])
+    lake.spark.sql(f"alter table {source} drop column w")
+    lake.spark.sql(f"alter table {source} add column w int")
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.reason, lake.rows(model)) == ("full", "QUERY_CHANGED", [(0, None), (1, None)])
+    lake.load("s", [(1, 1), (2, None), (3, 3)], "id int, w int")
+    assert lake.run(model).mode == "incremental"
+    assert lake.rows(model) == [(0, None), (1, 4)]
+    assert lake.broken(model) == []
