@@ -25,6 +25,13 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+LONGEST = ("tests/spark/test_maintained_models.py", "tests/spark/test_tpch.py", "tests/adapter/test_sample.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no process works at it alone when all others have ended."""
+    items.sort(key=lambda item: item.path.relative_to(config.rootpath).as_posix() not in LONGEST)
+
 
 @pytest.fixture(scope="session")
 def spark_settings() -> dict[str, str]:
