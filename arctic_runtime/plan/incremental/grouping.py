@@ -54,8 +54,9 @@ def group(
     child = _with_keys(node, computed, [*key_names.values()], [value for _, value in aggregates])
     known = key_names | {text(call): name for call, name in zip(asked, call_names, strict=True)}
     aggregate = Aggregate(child, tuple(dict.fromkeys(key_names.values())), aggregates)
-    above = tuple(_above(value, known, node) for value in expressions)
-    return Grouped(aggregate, above, tuple(_rewritten(condition, known) for condition in pending))
+    kinds = frozenset(type(of) for of in (*wanted, *asked))
+    above = tuple(_above(value, known, kinds, node) for value in expressions)
+    return Grouped(aggregate, above, tuple(_rewritten(condition, known, kinds) for condition in pending))
 
 
 def correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
@@ -165,23 +166,30 @@ def _with_keys(
     return Project(node, (*kept, *computed))
 
 
-def _above(value: exp.Expr, known: Mapping[str, str], below: Node) -> exp.Expr:
-    found = _rewritten(value, known)
+def _above(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[exp.Expr]], below: Node) -> exp.Expr:
+    found = _rewritten(value, known, kinds)
     lost = set(columns(below)).intersection(used_outside(found)).difference(known.values())
     if lost:
         raise NotMaintained("UNRESOLVED", f"{sorted(lost)[0].rsplit('#', 1)[0]} is neither grouped nor aggregated")
     return found
 
 
-def _rewritten(value: exp.Expr, known: Mapping[str, str]) -> exp.Expr:
-    """The expression with keys and calls replaced by the aggregate's columns; literals need no replacing."""
+def _rewritten(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
+    """The expression with keys and calls, which are of some `kinds`, replaced by the aggregate's columns.
+
+    Literals need no replacing.
+    """
 
     def visit(node: exp.Expr) -> exp.Expr:
-        made = None if isinstance(node, exp.Literal) or _is_windows_own(node) else known.get(text(node))
+        is_other = type(node) not in kinds or isinstance(node, exp.Literal) or _is_windows_own(node)
+        made = None if is_other else known.get(text(node))
         if made is not None:
             return column(made)
         return node.copy() if isinstance(node, exp.Query) else node
 
+    if isinstance(value, exp.Column):
+        made = known.get(text(value))
+        return value.copy() if made is None else column(made)
     return value.transform(visit)
 
 

@@ -151,7 +151,8 @@ def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
 
 def matching(fields: Iterable[Field], name: str) -> tuple[str, ...]:
     """The columns of the tree that a name may stand for, each once."""
-    return tuple(dict.fromkeys(made for own, made in fields if same_name(own, name)))
+    wanted = name.lower()
+    return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 
 
 def one(found: tuple[str, ...], name: str) -> str:
@@ -177,7 +178,8 @@ def resolve(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
         parts = _parts(node)
         return node if parts is None else resolved_name(parts, lookup)
 
-    return expression.transform(visit)
+    own = _parts(expression)
+    return expression.transform(visit) if own is None else resolved_name(own, lookup)
 
 
 def resolved_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
@@ -199,7 +201,9 @@ def local(rows: Rows, outer: Lookup | None) -> Lookup:
 
 
 def text(expression: exp.Expr) -> str:
-    """What makes two resolved expressions the same one."""
+    """What makes two resolved expressions the same one; most are columns, and have no other way to be written."""
+    if type(expression) is exp.Column and len(expression.parts) == 1:
+        return f"`{expression.name}`"
     return expression.sql(dialect="spark", comments=False)
 
 

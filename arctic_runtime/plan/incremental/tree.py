@@ -261,11 +261,13 @@ def scans(node: Node) -> tuple[Scan, ...]:
 
 def column(name: str) -> exp.Column:
     """An expression that is one column of the tree."""
-    return exp.column(name, quoted=True)
+    return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
 def used(expression: exp.Expr | None) -> tuple[str, ...]:
     """The names of the columns that an expression reads, each once."""
     if expression is None:
         return ()
+    if type(expression) is exp.Column:
+        return (expression.name,)
     return tuple(dict.fromkeys(found.name for found in expression.find_all(exp.Column)))

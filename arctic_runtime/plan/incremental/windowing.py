@@ -94,4 +94,4 @@ def _replaced(expression: exp.Expr, made: Mapping[str, str]) -> exp.Expr:
             return node.copy()
         return column(made[text(node)]) if isinstance(node, exp.Window) else node
 
-    return expression.transform(visit)
+    return expression.copy() if isinstance(expression, exp.Column) else expression.transform(visit)
