@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from arctic_runtime.spark.statement import number, statement
 from benchmarks.measure import Measurement
 
 MODELS = 20
@@ -67,12 +68,12 @@ def _start_seconds() -> float:
 
 def _through_dbt(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
     _write_project(folder)
-    _change(folder, f"create table lake.landing.source using iceberg as {_SOURCE}")
+    _change(folder, "create table lake.landing.source using iceberg as " + _SOURCE)
     _per_model(folder)
     idle, little = [], []
     for turn in range(rounds + 1):
-        sql = f"update lake.landing.source set amount = amount + 1 where id % 100 = {turn}"
-        _change(folder, sql)
+        sql = "update lake.landing.source set amount = amount + 1 where id % 100 = {turn}"
+        _change(folder, statement(sql, turn=number(turn)))
         changed, unchanged = _per_model(folder), _per_model(folder)
         print(f"  {changed:.2f} s with 1,000 changed rows, {unchanged:.3f} s with nothing new", flush=True)
         if turn:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.statement import statement
 from benchmarks.lake import COLUMNS, EVENTS, Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
 
@@ -81,9 +83,12 @@ def _set_news_aside(bench: Lake, start: int) -> None:
 
 
 def _merge(bench: Lake, table: str) -> None:
-    bench.spark.sql(
-        f"merge into {table} t using {NEWS} s on t.id = s.id "
+    merge = statement(
+        "merge into {table} t using {news} s on t.id = s.id "
         "when matched and s.op = 'd' then delete "
         "when matched then update set a = s.a, b = s.b, c = s.c, d = s.d, e = s.e "
-        "when not matched and s.op <> 'd' then insert (id, a, b, c, d, e) values (s.id, s.a, s.b, s.c, s.d, s.e)"
-    ).collect()
+        "when not matched and s.op <> 'd' then insert (id, a, b, c, d, e) values (s.id, s.a, s.b, s.c, s.d, s.e)",
+        table=quoted(*table.split(".")),
+        news=quoted(*NEWS.split(".")),
+    )
+    bench.spark.sql(merge).collect()
