@@ -151,7 +151,8 @@ def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
     came = typed_as(moved, before, gone)
     # In one part nothing has to be put together by its key, and there is little of it.
-    both = before.withColumns({part: F.lit(None).cast(kind) for part, kind in gone.items()}).unionAll(came)
+    nulls = [F.lit(None).cast(kind).alias(part) for part, kind in gone.items()]
+    both = before.select("*", *nulls).unionAll(came)
     sums = [F.sum(column(part)).cast(types[part]).alias(part) for part in plan.sums]
     ends = [
         _EXTREMES[extreme.kind](column(part)).alias(part)

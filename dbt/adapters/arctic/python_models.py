@@ -47,12 +47,23 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
     if kind.startswith("pyspark.pandas."):
         return returned.to_spark()  # type: ignore[no-any-return]
     if kind in ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table"):
-        return spark.createDataFrame(returned)
+        return _of_rows(returned, spark)
     raise DbtRuntimeError(
         f"{model}: its function `model` returns no frame.\n"
         "  expected: a DataFrame of Spark, of pandas or of pandas on Spark, or a table of pyarrow\n"
         f"  found: {kind}\n  what to do: return the rows that the table shall have"
     )
+
+
+def _of_rows(returned: Any, spark: SparkSession) -> DataFrame:
+    """A frame of what this process holds; Spark Connect concludes no types where there are no rows."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if len(returned):
+        return spark.createDataFrame(returned)
+    table = returned if isinstance(returned, pa.Table) else pa.Table.from_pandas(returned, preserve_index=False)
+    return spark.createDataFrame([], schema=from_arrow_schema(table.schema))
 
 
 def _told(error: Exception, file: str, code: str) -> str:

@@ -28,12 +28,14 @@ def number_type(column: agate.Column) -> str:
 def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
     """The table with every column as text."""
     import pyarrow as pa
+    from pyspark.sql.types import StringType, StructField, StructType
 
     columns = [
         pa.array([_text(row[index]) for row in table.rows], type=pa.string())
         for index in range(len(table.column_names))
     ]
-    return spark.createDataFrame(pa.table(columns, names=list(table.column_names)))
+    kinds = StructType([StructField(name, StringType()) for name in table.column_names])
+    return spark.createDataFrame(pa.table(columns, names=list(table.column_names)), schema=kinds)
 
 
 def _text(value: Any) -> str | None:
