@@ -35,7 +35,8 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
 
 
 def _filled(bench: Lake, name: str) -> Model:
-    model = events_model(name, nodes=NODES, compaction="off", node_bytes=1)
+    wanted = events_model(name, nodes=NODES, compaction="off")
+    model = replace(wanted, config=replace(wanted.config, node_bytes=1))
     bench.run(model)
     return model
 

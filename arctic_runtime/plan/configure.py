@@ -65,6 +65,7 @@ _ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
 _CHANGES_ONLY = ("sequence_by", "delete_when", "on_match", "exclude_columns", "changelog")
 _FILLED_BY_DBT = ("on_schema_change", "on_configuration_change")
 
+_SMALLEST_FILE = 2**20
 _SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
 _UNIT_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -324,6 +325,15 @@ def read_size(key: str, value: Any) -> int:
     return int(value)
 
 
+def _size_of_files(key: str, value: Any) -> int:
+    size = read_size(key, value)
+    if size < _SMALLEST_FILE:
+        raise ConfigError(
+            f"`{key}` must be at least 1 MiB: smaller files take longer to open than to read; found {value!r}"
+        )
+    return size
+
+
 def _renamed(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for of in value.items() for name in of):
         raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
@@ -361,8 +371,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "compaction": read_compaction,
     "retention": read_retention,
     "nodes": _nodes,
-    "target_file_bytes": read_size,
-    "node_bytes": read_size,
+    "target_file_bytes": _size_of_files,
+    "node_bytes": _size_of_files,
     "format_version": _choice(FormatVersion),
     "tblproperties": _properties,
 }

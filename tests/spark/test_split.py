@@ -237,7 +237,7 @@ def test_a_new_base_has_as_many_nodes_as_its_partitions_need_in_the_mean(lake: W
             "select * from {s}",
             primary_key="id",
             partition_by=partition_by,
-            node_bytes="4 KiB",
+            node_bytes=4096,
         )
         lake.run(model)
         specs = observe_specs(lake.reader, model.base)

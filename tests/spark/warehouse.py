@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -94,10 +94,14 @@ class Warehouse:
     # Models
 
     def model(self, name: str, sql: str, **config: Any) -> Model:
-        """A model of `sql`, in which `{source}` stands for that table and `{changes(source)}` for its changes."""
+        """A model of `sql`, in which `{source}` stands for that table and `{changes(source)}` for its changes.
+
+        Its nodes may be smaller than a user's.
+        """
         declared = {part: config.pop(part) for part in MODEL_PARTS if part in config}
-        names = _Names(self)
-        return Model(self.table(name), sql.format_map(names), configure(config, name), **declared)
+        small = {part: config.pop(part) for part in ("node_bytes",) if part in config}
+        checked = replace(configure(config, name), **small)
+        return Model(self.table(name), sql.format_map(_Names(self)), checked, **declared)
 
     def changes(self, source: str) -> str:
         """What `changes(ref('source'))` is in a model's SQL."""

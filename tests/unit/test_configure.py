@@ -35,7 +35,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
     "nodes": (KEY, 8),
-    "target_file_bytes": (KEY, 1024),
+    "target_file_bytes": (KEY, 2**20),
     "node_bytes": (KEY, "64 MiB"),
     "format_version": (KEY, 2),
     "tblproperties": (KEY, {"write.parquet.compression-level": 3}),
@@ -317,7 +317,7 @@ def test_what_dbt_fills_in_by_itself_is_not_taken_for_the_users_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "bytes_"), [(1024, 1024), ("64 MiB", 64 * 2**20), ("1GiB", 2**30), (" 3 KiB ", 3072)], ids=str
+    ("value", "bytes_"), [(2**20, 2**20), ("64 MiB", 64 * 2**20), ("1GiB", 2**30), (" 3072 KiB ", 3 * 2**20)], ids=str
 )
 @pytest.mark.parametrize("key", ["node_bytes", "target_file_bytes"])
 def test_a_size_is_a_number_of_bytes_or_says_its_unit(key: str, value: Any, bytes_: int) -> None:
@@ -328,6 +328,14 @@ def test_a_size_is_a_number_of_bytes_or_says_its_unit(key: str, value: Any, byte
 def test_a_size_without_a_unit_that_is_known_is_refused(value: Any) -> None:
     (error,) = errors({**KEY, "node_bytes": value})
     assert error == f"`node_bytes` must be a number of bytes, or a text such as 64 MiB or 1 GiB; found {value!r}"
+
+
+@pytest.mark.parametrize("key", ["node_bytes", "target_file_bytes"])
+@pytest.mark.parametrize("value", [256, 2**20 - 1, "1023 KiB"], ids=str)
+def test_a_size_that_would_make_a_file_of_every_few_rows_is_refused(key: str, value: Any) -> None:
+    """Somebody may mean megabytes."""
+    (error,) = errors({**KEY, key: value})
+    assert error == f"`{key}` must be at least 1 MiB: smaller files take longer to open than to read; found {value!r}"
 
 
 def test_the_size_of_files_is_said_once() -> None:

@@ -34,7 +34,7 @@ def test_a_frame_of_spark_is_taken_as_it_is() -> None:
 
 def test_a_frame_of_pandas_becomes_one_of_spark() -> None:
     for module in ("pandas", "pandas.core.frame"):
-        frame = kind(module)
+        frame = kind(module, __len__=lambda _: 1)
         code = "def model(dbt, session):\n    return dbt.ref('up')\n" + POSTFIX
         assert rows_of(code, "m", session(up=frame)) == ("made of", frame)
 
