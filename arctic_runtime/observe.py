@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -294,9 +295,9 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> 
     for name in (source.name, source.name.base):
         table = _load(reader, name)
         if table is not None and _is_kind(table, "base"):
-            formerly = {**keyed.formerly, **_formerly(table)}
-            bases = tuple(_merged_snapshots(table))
-            return replace(keyed, base=name, bases=bases, rows=_base(table).rows, formerly=formerly)
+            own = _base(table)
+            formerly = {**keyed.formerly, **own.formerly}
+            return replace(keyed, base=name, bases=tuple(_merged_snapshots(table)), rows=own.rows, formerly=formerly)
     return keyed
 
 
@@ -389,11 +390,12 @@ def _moved(table: Table) -> Iterator[str]:
     if len(schemas) == 1:
         return
     ever = {(name.lower(), of.find_field(name).field_id) for of in schemas.values() for name in of.column_names}
+    ids, names = Counter(name for name, _ in ever), Counter(number for _, number in ever)
     today = table.schema()
-    for name in today.column_names:
-        own = (name.lower(), today.find_field(name).field_id)
-        if any((of[0] == own[0]) != (of[1] == own[1]) for of in ever):
-            yield f"{own[0]}={own[1]}"
+    for name in map(str.lower, today.column_names):
+        number = today.find_field(name, case_sensitive=False).field_id
+        if ids[name] > 1 or names[number] > 1:
+            yield f"{name}={number}"
 
 
 def _number(text: str | None) -> int | None:

@@ -161,6 +161,7 @@ def describe(step: Step) -> str:
 
 
 def _describe_change(change: SchemaChange) -> str:
-    parts = [f"add {column.name} {column.type}" for column in change.add]
+    parts = [f"rename {old} to {new}" for old, new in change.rename]
+    parts += [f"add {column.name} {column.type}" for column in change.add]
     parts += [f"widen {column.name} to {column.type}" for column in change.widen]
     return ", ".join([*parts, *(f"drop {name}" for name in change.drop)])

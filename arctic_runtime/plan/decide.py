@@ -108,6 +108,11 @@ def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
     return last.summary if last else None
 
 
+def said_again(summary: Mapping[str, str] | None, *keys: str) -> dict[str, str]:
+    """What a run told under these keys, as far as it did, for a later one to say as well."""
+    return {key: summary[key] for key in keys if key in summary} if summary else {}
+
+
 def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
     """The offsets that a run recorded."""
     return decode_versions(summary.get(CONSUMED)) if summary else {}

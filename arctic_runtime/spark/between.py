@@ -34,7 +34,8 @@ def changes_between(run: Run, start: int | str, end: int | str, limit: int) -> l
             f"{run.model.table}: not all changes since version {start} are kept any more.\n"
             "  what to do: give a later version; `retention: changes` says how long they are kept"
         )
-    rows = read_appended(run.session(), run.model.table.changes, first.version, last.version, is_whole)
+    formerly = state.changes.formerly if state.changes else {}
+    rows = read_appended(run.session(), run.model.table.changes, first.version, last.version, is_whole, formerly)
     if first == last:
         return []
     ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(limit)

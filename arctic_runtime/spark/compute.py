@@ -220,7 +220,7 @@ class Computation:
         net = events.net_events(model, query, self.shape, self.context.now_literal)
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
-        summary |= {key: value for key, value in (last or {}).items() if key == decisions.RESTORED} | declared.summary
+        summary |= decisions.said_again(last, decisions.RESTORED) | declared.summary
         return Computed(self._net_rows(query, net, found), summary, is_gathered=state.base is None)
 
     def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:

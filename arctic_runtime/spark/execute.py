@@ -75,7 +75,7 @@ from arctic_runtime.spark.frames import (
     key_name,
     newest_changes,
     overlay,
-    read_appended,
+    own_changes,
     read_table,
 )
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
@@ -390,8 +390,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
     assert changes is not None
-    is_whole = changes.keeps(step.start)
-    appended = read_appended(spark, model.table.changes, step.start, step.end, is_whole, changes.formerly)
+    appended = own_changes(spark, model.table.changes, changes, step.start, step.end)
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
         # In one part, so that no row has to be moved to meet its change.
@@ -402,7 +401,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         overwrite(ordered, step.table, step.expected, merged_to(step.end))
         return
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
-    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and is_whole else appended
+    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
     where = near(_places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
@@ -114,6 +114,13 @@ def appended(spark: SparkSession, source: SourceState, window: Span) -> DataFram
     return read_appended(spark, source.log, window.start, window.end, kept, source.formerly)
 
 
+def own_changes(
+    spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
+) -> DataFrame:
+    """The rows that a model's own change table, which is `table`, was appended after `start` and up to `end`."""
+    return read_appended(spark, table, start, end, changes.keeps(start), changes.formerly)
+
+
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
     """The rows of an upstream's log as of `until`; told by their row lineage where that snapshot is gone."""
     if source.keeps(until):
@@ -161,8 +168,7 @@ def unmerged_changes(
     pending = changes.after(base.merged)
     if not pending:
         return None
-    is_whole = changes.keeps(base.merged)
-    appended = read_appended(spark, model.table.changes, base.merged, changes.newest, is_whole, changes.formerly)
+    appended = own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
     appended = only.select(appended, model.config.primary_key) if only else appended
     return newest_changes(appended, model.config.primary_key, changes.count_after(base.merged))
 

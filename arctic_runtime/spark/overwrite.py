@@ -73,7 +73,7 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     found = found.withColumn(SEQUENCE, F.when(is_known, place))
     step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    said |= {key: last[key] for key in _KEPT if key in last} | known.and_also(part, as_of).summary
+    said |= decisions.said_again(last, *_KEPT) | known.and_also(part, as_of).summary
     counts = append_changes(step, context, found, shape, said, False, None)
     run.settled(run.observe())
     return counts

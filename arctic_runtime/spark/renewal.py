@@ -15,7 +15,7 @@ from arctic_runtime.model.compaction import NodeRange, Renew
 from arctic_runtime.spark.commit import clear_away, publish, run, said, unmoved, write_once
 from arctic_runtime.spark.diff import DELETE
 from arctic_runtime.spark.execute import JOINED_AS_IT_LIES, Context, merged_to, settings, transform_value
-from arctic_runtime.spark.frames import all_of, column, conformed, newest_changes, read_appended
+from arctic_runtime.spark.frames import all_of, column, conformed, newest_changes, own_changes
 from arctic_runtime.spark.statement import name, number, statement
 
 CHANGED = f"{OWN_PREFIX}changed"
@@ -101,8 +101,7 @@ def _newest(step: Renew, part: NodeRange, context: Context) -> DataFrame:
     """The newest change of every key that belongs into a part."""
     changes = context.state.changes
     assert changes is not None
-    table, is_whole = context.model.table.changes, changes.keeps(step.start)
-    appended = read_appended(context.spark, table, step.start, step.end, is_whole, changes.formerly)
+    appended = own_changes(context.spark, context.model.table.changes, changes, step.start, step.end)
     found = appended.where(_within(step, part, context))
     return newest_changes(found, context.model.config.primary_key, step.commits)
 

@@ -57,5 +57,5 @@ def _restored(run: Run, version: str) -> dict[str, int]:
 
 def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:
     """What the table has read, once it is what it was at a commit."""
-    then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes) or {}
-    return {key: then[key] for key in _READ if key in then}
+    then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes)
+    return decisions.said_again(then, *_READ)

@@ -12,7 +12,7 @@ from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.look import Outcome
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.table import Model
+from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.spark.frames import COMMIT_ORDER
@@ -99,8 +99,8 @@ class Warehouse:
         Its nodes may be smaller than a user's.
         """
         declared = {part: config.pop(part) for part in MODEL_PARTS if part in config}
-        small = {part: config.pop(part) for part in ("node_bytes",) if part in config}
-        checked = replace(configure(config, name), **small)
+        node_bytes = config.pop("node_bytes", ModelConfig.node_bytes)
+        checked = replace(configure(config, name), node_bytes=node_bytes)
         return Model(self.table(name), sql.format_map(_Names(self)), checked, **declared)
 
     def changes(self, source: str) -> str:

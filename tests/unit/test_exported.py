@@ -41,7 +41,7 @@ SURFACE = {
     "plan.cost": "Estimate FADES MANY_SCANS Past ROW_SECONDS SCAN_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RESTORED RUN Request SCHEMA_ONLY STARTED "
-    "TOTALS check_table consumed decide fingerprint last_load last_run",
+    "TOTALS check_table consumed decide fingerprint last_load last_run said_again",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
@@ -58,7 +58,7 @@ SURFACE = {
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
-    "scans used walk",
+    "scans transformed used walk",
     "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "
     "TARGET_PROPERTY format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",

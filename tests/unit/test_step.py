@@ -34,6 +34,9 @@ DONE: dict[Step, str] = {
     DropBranches(ORDERS, ("x", "y")): "drop 2 branch(es) left on lake.dwd.orders",
     CreateChangeTable(ORDERS.changes, (), "bigint"): "create change table lake.dwd.orders__changes",
     EvolveSchema(ORDERS, ADD, False): "change columns of lake.dwd.orders: add a int, widen b to bigint, drop c, drop d",
+    EvolveSchema(ORDERS, SchemaChange(rename=(("a", "b"),)), False): (
+        "change columns of lake.dwd.orders: rename a to b"
+    ),
     CreateBase(ORDERS, V, 10): "create lake.dwd.orders from its changes",
     MergeBase(ORDERS, 1, None, V, 3): "merge 3 commit(s) of changes into lake.dwd.orders",
     ReplaceView(ORDERS, 1, V, V, 2): "replace view lake.dwd.orders: base and 2 commit(s) of changes",

@@ -12,7 +12,7 @@ from arctic_runtime.plan.incremental.functions import is_aggregate
 from arctic_runtime.plan.incremental.likeness import correspond
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import Names, text
-from arctic_runtime.plan.incremental.tree import Aggregate, Node, Project, column, columns, used
+from arctic_runtime.plan.incremental.tree import Aggregate, Node, Project, column, columns, transformed, used
 
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
@@ -187,10 +187,7 @@ def _rewritten(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[
             return column(made)
         return node.copy() if isinstance(node, exp.Query) else node
 
-    if isinstance(value, exp.Column):
-        made = known.get(text(value))
-        return value.copy() if made is None else column(made)
-    return value.transform(visit)
+    return transformed(value, visit)
 
 
 def _is_windows_own(call: exp.Expr) -> bool:

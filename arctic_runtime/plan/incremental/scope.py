@@ -12,7 +12,7 @@ from sqlglot import exp
 from arctic_runtime.model.columns import Column, same_name
 from arctic_runtime.plan.incremental.inferred import type_of
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.tree import Distinct, Node, Project, column, columns, used
+from arctic_runtime.plan.incremental.tree import Distinct, Node, Project, column, columns, transformed, used
 
 Field = tuple[str, str]
 """A name that a query can say, and the column of the tree that it stands for."""
@@ -178,8 +178,7 @@ def resolve(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
         parts = _parts(node)
         return node if parts is None else resolved_name(parts, lookup)
 
-    own = _parts(expression)
-    return expression.transform(visit) if own is None else resolved_name(own, lookup)
+    return transformed(expression, visit)
 
 
 def resolved_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:

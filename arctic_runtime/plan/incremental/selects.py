@@ -119,8 +119,7 @@ def check_functions_outside(expression: exp.Expr) -> None:
     def visit(node: exp.Expr) -> exp.Expr:
         return exp.Null() if isinstance(node, exp.Query) else node
 
-    if not isinstance(expression, exp.Column):
-        check_functions(expression.transform(visit) if has_query(expression) else expression)
+    check_functions(expression.transform(visit) if has_query(expression) else expression)
 
 
 def _items(select: exp.Select, rows: Rows, outer: Lookup | None) -> list[_Item]:

@@ -264,6 +264,11 @@ def column(name: str) -> exp.Column:
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
+def transformed(expression: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """sqlglot's `transform`, which leaves the expression as it is; most are plain columns, with nothing below them."""
+    return visit(expression.copy()) if isinstance(expression, exp.Column) else expression.transform(visit)
+
+
 def used(expression: exp.Expr | None) -> tuple[str, ...]:
     """The names of the columns that an expression reads, each once."""
     if expression is None:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from arctic_runtime.plan.incremental.clauses import outside_queries
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import Names, text
-from arctic_runtime.plan.incremental.tree import Node, Project, Window, column, columns
+from arctic_runtime.plan.incremental.tree import Node, Project, Window, column, columns, transformed
 
 _SPECIFIED = ("partition_by", "order", "spec")
 
@@ -94,4 +94,4 @@ def _replaced(expression: exp.Expr, made: Mapping[str, str]) -> exp.Expr:
             return node.copy()
         return column(made[text(node)]) if isinstance(node, exp.Window) else node
 
-    return expression.copy() if isinstance(expression, exp.Column) else expression.transform(visit)
+    return transformed(expression, visit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.config import KEPT, masked
+from arctic_runtime.config import masked
 from arctic_runtime.spark.jars import verify_jars
 from arctic_runtime.spark.statement import name, statement
 from dbt.adapters.arctic.sessions import pool_of
@@ -38,7 +38,7 @@ def _catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
 
 
 def _jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
-    if adapter.profile.method != "session" and adapter.profile.url != KEPT:
+    if adapter.profile.method != "session" and not adapter.profile.is_kept:
         return
     for check in verify_jars():
         if not check.ok:

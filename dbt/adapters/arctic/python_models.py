@@ -57,11 +57,11 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
 
 def _of_rows(returned: Any, spark: SparkSession) -> DataFrame:
     """A frame of what this process holds; Spark Connect concludes no types where there are no rows."""
+    if len(returned):
+        return spark.createDataFrame(returned)
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if len(returned):
-        return spark.createDataFrame(returned)
     table = returned if isinstance(returned, pa.Table) else pa.Table.from_pandas(returned, preserve_index=False)
     return spark.createDataFrame([], schema=from_arrow_schema(table.schema))
 

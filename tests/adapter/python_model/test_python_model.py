@@ -111,7 +111,7 @@ class TestPythonKinds:
 
     @pytest.mark.parametrize("returned", ["rows.limit(0).toPandas()", "rows.limit(0).toArrow()"])
     def test_what_this_process_holds_makes_a_table_though_it_has_no_rows(self, project: Any, returned: str) -> None:
-        write_file(FAILS % f"{returned}", "models", "as_table.py")
+        write_file(FAILS % returned, "models", "as_table.py")
         run_dbt(["run", "--select", "as_table"])
         table = f"`lake`.`{project.test_schema}`.`as_table`"
         assert project.run_sql(f"select id, `a b` from {table}", fetch="all") == []
