@@ -59,13 +59,14 @@ class Computed:
     """Change rows before they are written, and what their commit says besides.
 
     `is_gathered`: they are in as many parts as their size needs. `is_pinned`: everything that they were computed from
-    was read as of the offsets, whatever came meanwhile.
+    was read as of the offsets, whatever came meanwhile. `as_decided`: they were computed in the way that was estimated.
     """
 
     rows: DataFrame
     summary: Mapping[str, str] = field(default_factory=dict)
     is_gathered: bool = False
     is_pinned: bool = True
+    as_decided: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,17 @@ class Computation:
         rows = state_changes(self.query, old, self.shape, self.context.now_literal)
         return Computed(rows, is_gathered=old is None, is_pinned=False)
 
+    def _given_up(self) -> Computed:
+        """The same, where following what changed turns out not to be the way."""
+        return replace(self._compared(), as_decided=False)
+
     def _followed(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
             self._register(increment.trees)
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
-                    return self._compared()
+                    return self._given_up()
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
@@ -150,12 +155,13 @@ class Computation:
         found = totals.follow(self.context, plan, self._register, self._hold)
         if found is None:
             other = without_totals(increment)
-            return self._followed(other) if other else self._compared()
+            return replace(self._followed(other), as_decided=False) if other else self._given_up()
         summary = {decisions.TOTALS: totals.fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
-            return Computed(state_changes(now, old, self.shape, self.context.now_literal), summary)
+            rows = state_changes(now, old, self.shape, self.context.now_literal)
+            return Computed(rows, summary, as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
             return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
@@ -171,7 +177,7 @@ class Computation:
         share = count / max(1, base.rows if base else 0)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
         if self.model.config.refresh == "auto" and is_large and share > MOST_AFFECTED:
-            return self._compared()
+            return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return Computed(self._against(now, keys, count))

@@ -124,11 +124,12 @@ class Run(Look):
             self.model.table.changes, context.state.changes.head.snapshot, decision.mode, decision.reason
         )
         summary = self._summary(context, decision, upstreams)
+        begun = _begun(decision)
         computation = Computation(context, decision, query, shape, upstreams, self.request.schema_only)
         with self.timed("changes"), computation.held():
             found = computation.compute()
             confirm = None if found.is_pinned else partial(self._confirm, upstreams)
-            said = {**summary, **found.summary}
+            said = {**summary, **found.summary, **(begun if found.as_decided else {})}
             return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
 
     def _confirm(self, upstreams: Upstreams) -> None:
@@ -208,7 +209,6 @@ class Run(Look):
             decisions.CONSUMED: encode_versions(decision.consumed),
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
-            **_begun(decision),
         }
 
     def _tells_no_old_rows(self, decision: Decision) -> bool:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
 from arctic_runtime.plan.decide import RUN, TOTALS, last_run
-from arctic_runtime.plan.increment import Upstreams, analysis
+from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
 from arctic_runtime.plan.incremental.exact import digits
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
@@ -67,7 +67,7 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold) -> Fo
         everything = hold(made)
         _write(context, everything)
         return Followed(_shown(spark, everything, plan, _AFTER), None)
-    moved = hold(spark.sql(render(plan.moved)))
+    moved = _at_hand(spark.sql(render(plan.moved)), hold)
     now = _moved_on(spark, before, moved, plan, register, hold)
     _write(context, now)
     was, is_now = (_of_groups(found, moved, plan.keys) for found in (before, now))
@@ -129,9 +129,10 @@ def _moved_on(
     spark: SparkSession, before: DataFrame, moved: DataFrame, plan: Totals, register: Register, hold: Hold
 ) -> DataFrame:
     """The totals after what has moved; groups that are lost are computed again, all of their totals together."""
-    added = hold(_added(before, moved, plan))
+    added = _added(before, moved, plan)
     if not plan.extremes:
         return added
+    added = _at_hand(added, hold)
     lost, kept = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
     if lost.isEmpty():
         return kept
@@ -139,7 +140,18 @@ def _moved_on(
         lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
     register((plan.moved, plan.again, plan.result))
-    return hold(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)))
+    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), hold)
+
+
+def _at_hand(rows: DataFrame, hold: Hold) -> DataFrame:
+    """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
+
+    Spark forgets what it holds as soon as the totals are written, and would compute it for each use again.
+    """
+    if any("<" in kind for _, kind in rows.dtypes):
+        return hold(rows)
+    found = rows.limit(MOST_GROUPS + 1).toArrow()
+    return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= MOST_GROUPS else hold(rows)
 
 
 def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from decimal import Decimal
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
-from arctic_runtime.plan.decide import RUN, last_run
-from arctic_runtime.spark import images
+from arctic_runtime.plan.decide import ESTIMATED, RUN, last_run
+from arctic_runtime.spark import images, totals
 from arctic_runtime.spark import run as runs
+from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import column, read_table
 from tests.spark.warehouse import Warehouse
 
@@ -94,8 +96,49 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         batch(lake, seed)
         lake.run(sales)
         assert lake.run(model).mode == "incremental"
-        assert lake.state(model).totals is not None
+        state = lake.state(model)
+        assert state.totals is not None
+        # The run that makes totals computes everything, which tells nothing of what following changes takes.
+        assert (ESTIMATED in (last_run(state.changes) or {})) == (seed > 1)
         assert lake.broken(model) == []
+
+
+@pytest.mark.slow
+def test_more_groups_than_the_driver_takes(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(totals, "MOST_GROUPS", 1)
+    sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    for seed in (1, 2, 3):
+        batch(lake, seed)
+        lake.run(sales)
+        assert lake.run(model).mode == "incremental"
+        assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("kind", ["sums", "extremes"])
+def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    sales, model = landed(lake), lake.model("kept", QUERIES[kind][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    batch(lake, 1)
+    lake.run(sales)
+    lake.run(model)
+    batch(lake, 2)
+    lake.run(sales)
+    plans: list[str] = []
+
+    def written(*given: Any, **more: Any) -> dict[str, int]:
+        with redirect_stdout(StringIO()) as plan:
+            given[2].explain()
+        plans.append(plan.getvalue())
+        return append_changes(*given, **more)
+
+    monkeypatch.setattr(runs, "append_changes", written)
+    lake.run(model)
+    assert ["kept__totals" in plan for plan in plans] == [True]
+    assert ["sales" in plan for plan in plans] == [False]
+    assert lake.broken(model) == []
 
 
 @pytest.mark.slow
