@@ -19,6 +19,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.tree import parts
 from arctic_runtime.plan.reads import UNSTABLE, function_names
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
@@ -122,7 +123,7 @@ def parse(sql: str) -> exp.Query:
 
 def check_functions(expression: exp.Expr) -> None:
     """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
-    for node in expression.walk():
+    for node in parts(expression):
         if isinstance(node, exp.Func):
             _check(node)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):

@@ -29,13 +29,14 @@ from arctic_runtime.plan.incremental.tree import (
     Window,
     column,
     columns,
+    parts,
     used,
 )
 
 
 def has_query(expression: exp.Expr) -> bool:
     """Whether there is a query inside an expression."""
-    return expression.find(exp.Query) is not None
+    return any(isinstance(part, exp.Query) for part in parts(expression))
 
 
 def restrict(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context: Context) -> Node:
@@ -55,6 +56,8 @@ def restrict(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context
 
 def lift(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
     """The expression with columns in the place of its queries, and the node with these columns."""
+    if not any(map(_is_query, parts(expression))):
+        return expression, node
     holder = exp.Paren(this=expression.copy())
     for found in list(holder.walk(prune=_is_query)):
         if _is_query(found):
