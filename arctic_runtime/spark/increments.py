@@ -17,6 +17,7 @@ from arctic_runtime.plan.incremental.tree import (
     HAS_AFTER,
     HAS_BEFORE,
     WEIGHT,
+    Explode,
     Node,
     Scan,
     UnionAll,
@@ -61,10 +62,11 @@ def has_maps(query: DataFrame) -> bool:
 def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
     """The rows that came and went in the columns of the query, and their weight, 1 or -1.
 
-    Where the delta has several terms a row may come by one and go by another; those cancel out here.
+    Where the delta has several terms, or rows of which some come again without a partner, a row may come by one and go
+    by another; those cancel out here.
     """
     found = spark.sql(render(changes))
-    if any(isinstance(node, UnionAll) for node in walk(changes)):
+    if any(isinstance(node, UnionAll | Explode) for node in walk(changes)):
         rows = [column(part) for part in found.columns if part != WEIGHT]
         found = found.groupBy(*rows).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
     return found.select(*_outputs(increment, query), column(WEIGHT))

@@ -10,6 +10,7 @@ from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_chan
 from arctic_runtime.plan.incremental.rules.partners import (
     affected_left,
     expressible,
+    pairs_by_right,
     pairs_of_either,
     partner_images,
     partners_of_changed,
@@ -17,7 +18,8 @@ from arctic_runtime.plan.incremental.rules.partners import (
     touched_by,
 )
 from arctic_runtime.plan.incremental.rules.terms import present, project, select, signed, union, weighted
-from arctic_runtime.plan.incremental.tree import Explode, Join, Node, SemiJoin, UnionAll, column, columns
+from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, column, columns
+from arctic_runtime.plan.incremental.unique import is_one_partner
 
 
 def delta(node: Join, of: Inputs) -> Node:
@@ -29,7 +31,7 @@ def delta(node: Join, of: Inputs) -> Node:
         right = partners_of_changed(old(node.right, of), node.left, node.on, of)
         terms.append(replace(node, left=left, right=right))
     if has_changes(node.right, of):
-        terms.extend(_pairs_by_right(node, of) if node.kind == "inner" else _replaced_by_right(node, of))
+        terms.extend(_by_right(node, of))
     return present(union(terms, weighted(columns(node))))
 
 
@@ -61,9 +63,27 @@ def halves(node: Join) -> UnionAll:
     return UnionAll((replace(node, kind="left"), pads), columns(node))
 
 
-def _pairs_by_right(node: Join, of: Inputs) -> list[Node]:
-    left = partners_of_changed(new(node.left), node.right, node.on, of)
-    return [replace(node, left=left, right=present(of.delta(node.right)))]
+def _by_right(node: Join, of: Inputs) -> list[Node]:
+    pairs = pairs_by_right(node, of)
+    if node.kind == "inner":
+        return [pairs]
+    if is_one_partner(columns(node.left), node.right, node.on):
+        return [_with_pads(pairs, node)]
+    return _replaced_by_right(node, of)
+
+
+def _with_pads(pairs: Node, node: Join) -> Node:
+    """Pairs that come and go, and each once more as a row without a partner, which goes and comes instead.
+
+    A row on the left has one partner at most, so it is without one as often as it lacks one: where a partner is
+    exchanged for another, what comes and goes without any cancels out. The left side is read once that way.
+    """
+    paired = f"{_PAIRED}{WEIGHT}"
+    both = Explode(pairs, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
+    own = columns(node.left)
+    weight = exp.case().when(column(paired), column(WEIGHT)).else_(exp.Neg(this=column(WEIGHT)))
+    shown = [(name, column(name) if name in own else _if(paired, name)) for name in columns(node)]
+    return project(both, [*shown, (WEIGHT, weight)])
 
 
 def _replaced_by_right(node: Join, of: Inputs) -> list[Node]:

@@ -6,20 +6,16 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links, plain
+from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links
 from arctic_runtime.plan.incremental.rules.free import free
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, new, old, some
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import present, project, select
 from arctic_runtime.plan.incremental.tree import (
-    WEIGHT,
     Aggregate,
     Distinct,
-    Filter,
     Join,
     Node,
-    Project,
-    Scan,
     SemiJoin,
     SetOperation,
     Window,
@@ -41,17 +37,11 @@ def affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> N
 
 
 def partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> tuple[Node, Node]:
-    """The right side before and after, as far as affected rows of the left can have partners there.
-
-    Where the join's columns identify a row of a source, its changes are these rows and the source is not read.
-    """
+    """The right side before and after, as far as affected rows of the left can have partners there."""
     pairs = equalities(on, columns(left), columns(right))
     names = _once(pair.right for pair in pairs)
     if not names:
         return old(right, of), new(right)
-    key = _source_key(right)
-    if key is not None and key <= set(names):
-        return _with_weight(right, -1, of), _with_weight(right, 1, of)
     changed = present(of.touched(right, names))
     before, after = (restrict(image, names, changed, _null_safe(pairs)) for image in (old(right, of), new(right)))
     return before, after
@@ -60,6 +50,12 @@ def partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> 
 def partners_of_changed(node: Node, other: Node, on: exp.Expr | None, of: Inputs) -> Node:
     """One side of a join as far as what changed on the other can have partners there."""
     return within(node, other, on, lambda names: present(of.touched(other, names)))
+
+
+def pairs_by_right(node: Join | SemiJoin, of: Inputs) -> Node:
+    """The pairs that come and go with the rows on the right, with their weights; the left side is read as it is now."""
+    left = partners_of_changed(new(node.left), node.right, node.on, of)
+    return Join("inner", left, present(of.delta(node.right)), node.on)
 
 
 def touched_by(
@@ -154,22 +150,3 @@ def _own(node: Node, names: Iterable[str]) -> Names:
 
 def _once(names: Iterable[str]) -> Names:
     return tuple(dict.fromkeys(names))
-
-
-def _with_weight(node: Node, weight: int, of: Inputs) -> Node:
-    sign = exp.EQ(this=column(WEIGHT), expression=exp.Literal.number(weight))
-    return select(Filter(present(of.delta(node)), sign), columns(node))
-
-
-def _source_key(node: Node) -> frozenset[str] | None:
-    """The names that a source's key has above filters and projections; None if it has none or that is not known."""
-    match node:
-        case Scan(key=key):
-            return frozenset(key) if key else None
-        case Filter(child=child):
-            return _source_key(child)
-        case Project(child=child, expressions=expressions):
-            below, names = _source_key(child), {own: name for name, own in plain(expressions).items()}
-            return frozenset(names[own] for own in below) if below and below <= set(names) else None
-        case _:
-            return None

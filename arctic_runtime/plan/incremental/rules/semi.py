@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, new, old
 from arctic_runtime.plan.incremental.rules.partners import (
     affected_left,
+    pairs_by_right,
     partner_images,
     partners_of_changed,
     touched_by,
 )
-from arctic_runtime.plan.incremental.rules.terms import present, signed, union, weighted
-from arctic_runtime.plan.incremental.tree import Node, SemiJoin, columns
+from arctic_runtime.plan.incremental.rules.terms import present, project, signed, union, weighted
+from arctic_runtime.plan.incremental.tree import WEIGHT, Node, SemiJoin, column, columns
+from arctic_runtime.plan.incremental.unique import is_one_partner
 
 
 def delta(node: SemiJoin, of: Inputs) -> Node:
@@ -21,12 +25,21 @@ def delta(node: SemiJoin, of: Inputs) -> Node:
     if left is not None:
         right = partners_of_changed(old(node.right, of), node.left, node.on, of)
         terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, of):
+    if has_changes(node.right, of) and is_one_partner(columns(node.left), node.right, node.on):
+        terms.append(_by_partner(node, of))
+    elif has_changes(node.right, of):
         affected = affected_left(new(node.left), node.right, node.on, of)
         before, after = partner_images(node.left, node.right, node.on, of)
         terms.append(signed(replace(node, left=affected, right=before), -1))
         terms.append(signed(replace(node, left=affected, right=after), 1))
     return present(union(terms, weighted(columns(node))))
+
+
+def _by_partner(node: SemiJoin, of: Inputs) -> Node:
+    """A row with one partner at most comes and goes with it; in an anti join it goes and comes."""
+    weight = column(WEIGHT) if node.kind == "semi" else exp.Neg(this=column(WEIGHT))
+    own = [(name, column(name)) for name in columns(node)]
+    return project(pairs_by_right(node, of), [*own, (WEIGHT, weight)])
 
 
 def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
