@@ -25,6 +25,7 @@ from benchmarks import (
     upsert,
 )
 from benchmarks.measure import Measurement, table, write_json
+from benchmarks.peers import comparison
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "overhead": lambda options: overhead.measure(options.rows),
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "compaction": lambda options: compaction.measure(options.rows),
     "many_commits": lambda options: many_commits.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
+    "peers": lambda options: comparison.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),
     "split": lambda options: split.measure(4 * options.rows),

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.statement import name as quoted
-from benchmarks.lake import Lake, mostly_updates, scattered
+from benchmarks.lake import Lake
+from benchmarks.rows import mostly_updates, scattered
 
 LANDING = "landing"
 EVENTS = {

@@ -22,10 +22,10 @@ from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.session import SparkEnvironment
 from arctic_runtime.spark.statement import listed, statement
 from arctic_runtime.spark.statement import name as quoted
+from benchmarks.rows import COLUMNS, images, mostly_updates, scattered
 
 NAMESPACE = "bench"
 EVENTS = TableName("lake", NAMESPACE, "events")
-COLUMNS = ("id", "a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True)
@@ -91,34 +91,6 @@ def events_model(name: str, events: TableName = EVENTS, **config: Any) -> Model:
 def query_model(name: str, sql: str, key: Any, **config: Any) -> Model:
     """A table that a query says; `config` is what a user would write."""
     return Model(TableName("lake", NAMESPACE, name), sql, configure({"primary_key": key, **config}, name))
-
-
-def images(key: Any, turn: int) -> list[Any]:
-    """The six columns of a row; another `turn` gives other values."""
-    return [
-        key.alias("id"),
-        ((key + turn) % 1000).alias("a"),
-        (key % 97).cast("int").alias("b"),
-        ((key + turn) / 3).alias("c"),
-        F.concat(F.lit("name-"), (key % 100_000).cast("string")).alias("d"),
-        F.timestamp_micros(key * 1_000_000 + turn).alias("e"),
-    ]
-
-
-def total(rows: DataFrame) -> list[Any]:
-    """Reads every column of every row."""
-    sums = [F.sum("id"), F.sum("a"), F.sum("b"), F.sum("c"), F.sum(F.length("d")), F.max("e")]
-    return rows.agg(F.count(F.lit(1)), *sums).collect()
-
-
-def scattered(fraction: float, turn: int) -> Any:
-    """Whether a row is one of those that a turn changes, by its `id`."""
-    return F.pmod(F.hash("id", F.lit(1000 + turn)), F.lit(1_000_000)) < int(fraction * 1_000_000)
-
-
-def mostly_updates(turn: int) -> Any:
-    """What a turn does to a row, by its `id`: `u` nine times of ten, else `d`."""
-    return F.when(F.pmod(F.hash("id", F.lit(turn)), F.lit(10)) == 0, "d").otherwise("u")
 
 
 def differing(one: DataFrame, other: DataFrame) -> int:

@@ -9,8 +9,9 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.statement import listed, statement
 from arctic_runtime.spark.statement import name as quoted
-from benchmarks.lake import COLUMNS, Lake, events_model, lake, query_model
+from benchmarks.lake import Lake, events_model, lake, query_model
 from benchmarks.measure import Measurement, ratio, seconds
+from benchmarks.rows import COLUMNS
 
 TARGETS = {0.001: (12.0, 2.5), 0.01: (10.0, 2.5), 0.1: (3.0, 1.2)}
 """The part of the facts that changes → times faster than a table, merged on read and on write."""

@@ -8,8 +8,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.compaction import compact_if_due
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import name as quoted
-from benchmarks.lake import Lake, differing, events_model, lake, total
+from benchmarks.lake import Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds, side_by_side
+from benchmarks.rows import total
 
 COMMITS = 200
 CHANGES = 5_000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.lake import events_model, lake, total
+from benchmarks.lake import events_model, lake
 from benchmarks.measure import Measurement, ratio, side_by_side
+from benchmarks.rows import total
 
 
 def measure(rows: int, rounds: int = 5) -> list[Measurement]:

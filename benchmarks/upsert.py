@@ -8,8 +8,9 @@ from functools import partial
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.statement import name as quoted
 from arctic_runtime.spark.statement import statement
-from benchmarks.lake import COLUMNS, EVENTS, Lake, events_model, lake
+from benchmarks.lake import EVENTS, Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
+from benchmarks.rows import COLUMNS
 
 BASELINES = {
     "MERGE, Iceberg's default": "copy-on-write",
