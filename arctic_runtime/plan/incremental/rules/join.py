@@ -1,4 +1,4 @@
-"""Joins: pairs are linear in both sides; rows without a partner on the right are looked at again where it changed."""
+"""Joins: pairs are linear in both sides; rows without a partner follow from them, or are looked at again."""
 
 from __future__ import annotations
 
