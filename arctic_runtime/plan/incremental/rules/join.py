@@ -6,18 +6,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, new, old
+from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, old
 from arctic_runtime.plan.incremental.rules.partners import (
-    affected_left,
     expressible,
     pairs_by_right,
     pairs_of_either,
-    partner_images,
     partners_of_changed,
+    replaced_by_right,
     rows_of_either,
     touched_by,
 )
-from arctic_runtime.plan.incremental.rules.terms import present, project, select, signed, union, weighted
+from arctic_runtime.plan.incremental.rules.terms import present, project, select, union, weighted
 from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, column, columns
 from arctic_runtime.plan.incremental.unique import is_one_partner
 
@@ -64,12 +63,11 @@ def halves(node: Join) -> UnionAll:
 
 
 def _by_right(node: Join, of: Inputs) -> list[Node]:
-    pairs = pairs_by_right(node, of)
     if node.kind == "inner":
-        return [pairs]
+        return [pairs_by_right(node, of)]
     if is_one_partner(columns(node.left), node.right, node.on):
-        return [_with_pads(pairs, node)]
-    return _replaced_by_right(node, of)
+        return [_with_pads(pairs_by_right(node, of), node)]
+    return replaced_by_right(node, of)
 
 
 def _with_pads(pairs: Node, node: Join) -> Node:
@@ -79,20 +77,8 @@ def _with_pads(pairs: Node, node: Join) -> Node:
     exchanged for another, what comes and goes without any cancels out. The left side is read once that way.
     """
     paired = f"{_PAIRED}{WEIGHT}"
-    both = Explode(pairs, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
-    own = columns(node.left)
     weight = exp.case().when(column(paired), column(WEIGHT)).else_(exp.Neg(this=column(WEIGHT)))
-    shown = [(name, column(name) if name in own else _if(paired, name)) for name in columns(node)]
-    return project(both, [*shown, (WEIGHT, weight)])
-
-
-def _replaced_by_right(node: Join, of: Inputs) -> list[Node]:
-    affected = affected_left(new(node.left), node.right, node.on, of)
-    before, after = partner_images(node.left, node.right, node.on, of)
-    return [
-        signed(replace(node, left=affected, right=before), -1),
-        signed(replace(node, left=affected, right=after), 1),
-    ]
+    return _and_alone(pairs, node, columns(node), paired, (WEIGHT, weight))
 
 
 def _outer(node: Join, names: Names) -> bool:
@@ -108,10 +94,14 @@ def _or_alone(rows: Node, node: Join, names: Names) -> Node:
     if not _outer(node, names):
         return rows
     own = columns(node.left)
-    paired = f"{_PAIRED}{next(name for name in names if name not in own)}"
+    return _and_alone(rows, node, names, f"{_PAIRED}{next(name for name in names if name not in own)}")
+
+
+def _and_alone(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
+    """Each row as it is, where the column `paired` is true, and as it is without a partner; with `more` columns."""
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
-    shown = ((name, column(name) if name in own else _if(paired, name)) for name in names)
-    return project(both, list(shown))
+    own = columns(node.left)
+    return project(both, [*((name, column(name) if name in own else _if(paired, name)) for name in names), *more])
 
 
 _PAIRED = "__arctic_paired_"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,7 +11,7 @@ from arctic_runtime.plan.incremental.conditions import Equality, conjunction, co
 from arctic_runtime.plan.incremental.rules.free import free
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, new, old, some
 from arctic_runtime.plan.incremental.rules.restrict import restrict
-from arctic_runtime.plan.incremental.rules.terms import present, project, select
+from arctic_runtime.plan.incremental.rules.terms import present, project, select, signed
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -26,7 +27,7 @@ from arctic_runtime.plan.incremental.tree import (
 )
 
 
-def affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> Node:
+def _affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> Node:
     """The rows of `left` that a row which came or went on the right is or was a partner of.
 
     All other rows have the same partners before and after.
@@ -36,7 +37,7 @@ def affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> N
     return SemiJoin("semi", left, present(of.touched(right, reads)), link) if reads else left
 
 
-def partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> tuple[Node, Node]:
+def _partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> tuple[Node, Node]:
     """The right side before and after, as far as affected rows of the left can have partners there."""
     pairs = equalities(on, columns(left), columns(right))
     names = _once(pair.right for pair in pairs)
@@ -56,6 +57,16 @@ def pairs_by_right(node: Join | SemiJoin, of: Inputs) -> Node:
     """The pairs that come and go with the rows on the right, with their weights; the left side is read as it is now."""
     left = partners_of_changed(new(node.left), node.right, node.on, of)
     return Join("inner", left, present(of.delta(node.right)), node.on)
+
+
+def replaced_by_right(node: Join | SemiJoin, of: Inputs) -> list[Node]:
+    """What rows that may have other partners gave goes, and what they give comes; the left side is read for each."""
+    affected = _affected_left(new(node.left), node.right, node.on, of)
+    before, after = _partner_images(node.left, node.right, node.on, of)
+    return [
+        signed(replace(node, left=affected, right=before), -1),
+        signed(replace(node, left=affected, right=after), 1),
+    ]
 
 
 def touched_by(

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, new, old
+from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, old
 from arctic_runtime.plan.incremental.rules.partners import (
-    affected_left,
     pairs_by_right,
-    partner_images,
     partners_of_changed,
+    replaced_by_right,
     touched_by,
 )
-from arctic_runtime.plan.incremental.rules.terms import present, project, signed, union, weighted
+from arctic_runtime.plan.incremental.rules.terms import present, project, union, weighted
 from arctic_runtime.plan.incremental.tree import WEIGHT, Node, SemiJoin, column, columns
 from arctic_runtime.plan.incremental.unique import is_one_partner
 
@@ -25,21 +24,18 @@ def delta(node: SemiJoin, of: Inputs) -> Node:
     if left is not None:
         right = partners_of_changed(old(node.right, of), node.left, node.on, of)
         terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, of) and is_one_partner(columns(node.left), node.right, node.on):
-        terms.append(_by_partner(node, of))
-    elif has_changes(node.right, of):
-        affected = affected_left(new(node.left), node.right, node.on, of)
-        before, after = partner_images(node.left, node.right, node.on, of)
-        terms.append(signed(replace(node, left=affected, right=before), -1))
-        terms.append(signed(replace(node, left=affected, right=after), 1))
+    if has_changes(node.right, of):
+        terms.extend(_by_right(node, of))
     return present(union(terms, weighted(columns(node))))
 
 
-def _by_partner(node: SemiJoin, of: Inputs) -> Node:
+def _by_right(node: SemiJoin, of: Inputs) -> list[Node]:
     """A row with one partner at most comes and goes with it; in an anti join it goes and comes."""
+    if not is_one_partner(columns(node.left), node.right, node.on):
+        return replaced_by_right(node, of)
     weight = column(WEIGHT) if node.kind == "semi" else exp.Neg(this=column(WEIGHT))
     own = [(name, column(name)) for name in columns(node)]
-    return project(pairs_by_right(node, of), [*own, (WEIGHT, weight)])
+    return [project(pairs_by_right(node, of), [*own, (WEIGHT, weight)])]
 
 
 def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
