@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance,
 from arctic_runtime.plan.incremental.outline import outline
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import Node, Scan, scans
 from arctic_runtime.plan.reads import Reads
@@ -35,6 +37,8 @@ MOST_GROUPS = 100_000
 """Totals of more groups are not kept: each run writes all of them anew."""
 PAIRED_ROWS = 1_000_000
 """A table with more rows is not read twice, for what a changed row finds there now and for what it found before."""
+READ_AGAIN = 30_000_000
+"""Where terms of a plan read so many rows of a source that another has read, what all of them need is read once."""
 CHANGELOG = "arctic.changelog"
 """In the summary of a commit whose change rows do not tell what rows were before."""
 MOST_COMPARED = 1_000_000
@@ -60,7 +64,8 @@ class Upstreams:
 class Increment:
     """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
 
-    `tree` is the query itself, of which `changed` is what has changed.
+    `tree` is the query itself, of which `changed` is what has changed. The maintenance reads the `slices`, in whose
+    order they are made.
     """
 
     maintenance: Maintenance
@@ -68,6 +73,7 @@ class Increment:
     key: tuple[str, ...]
     tree: Node
     changed: frozenset[TableName]
+    slices: tuple[Slice, ...] = ()
 
     @property
     def trees(self) -> tuple[Node, ...]:
@@ -86,7 +92,12 @@ class Increment:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
         trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
-        return tuple(scan for tree in trees for scan in scans(tree))
+        return self._read((*trees, *(tree for part in self.slices for tree in part.trees)))
+
+    def _read(self, trees: Iterable[Node]) -> tuple[Scan, ...]:
+        """The scans of sources; those of parts read what is at hand."""
+        parts = {part.part for part in self.slices}
+        return tuple(scan for tree in trees for scan in scans(tree) if scan.source not in parts)
 
     def reads(self, upstreams: Upstreams) -> int:
         """How many rows the query's sources hold, each time that one is read."""
@@ -94,12 +105,19 @@ class Increment:
         return sum(state.rows for state in states if state)
 
     def describe(self) -> tuple[str, ...]:
-        """A few lines for people: how the table is kept, and the query's operators."""
-        return (_WAYS[type(self.maintenance)], *(f"  {line}" for line in outline(self.tree, self.changed)))
+        """A few lines for people: how the table is kept, what is read once for that, and the query's operators."""
+        sliced = dict.fromkeys(part.source for part in self.slices)
+        once = [f"all that these look for in {source} is read once" for source in sliced]
+        return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in outline(self.tree, self.changed)))
+
+    def read_slices(self, trees: Iterable[Node]) -> tuple[Slice, ...]:
+        """The slices where some of these trees read any."""
+        read = {scan.source for tree in trees for scan in scans(tree)}
+        return self.slices if any(part.part in read for part in self.slices) else ()
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        return tuple(scan for tree in self.trees for scan in scans(tree))
+        return self._read(self.trees)
 
 
 def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0) -> Increment | None:
@@ -123,13 +141,53 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
     facts = replace(
         _facts(model, upstreams, analysed, rows), paired=_paired(upstreams, changed), small=_small(upstreams)
     )
-    return Increment(maintain(analysed.tree, key, sources, facts), analysed.outputs, key, analysed.tree, sources)
+    maintenance, slices = _sliced(maintain(analysed.tree, key, sources, facts), upstreams)
+    return Increment(maintenance, analysed.outputs, key, analysed.tree, sources, slices)
+
+
+def _sliced(maintenance: Maintenance, upstreams: Upstreams) -> tuple[Maintenance, tuple[Slice, ...]]:
+    """The same, over parts of sources that it would read several times, the largest first."""
+    tree = _following(maintenance)
+    read = [scan for scan in scans(tree) if scan.image in ("new", "old", "either")]
+    again: dict[TableName, int] = {}
+    for source, times in Counter(scan.source for scan in read).items():
+        state = upstreams.states[str(source)]
+        has_key = all(scan.key for scan in read if scan.source == source)
+        if state is not None and has_key and (times - 1) * state.rows > READ_AGAIN:
+            again[source] = (times - 1) * state.rows
+    (found,), slices = sliced((tree,), sorted(again, key=lambda source: -again[source]))
+    return _following_by(maintenance, found), slices
+
+
+def _following(maintenance: Maintenance) -> Node:
+    """The tree that tells what changes do."""
+    match maintenance:
+        case Deltas(changes):
+            return changes
+        case Pairs(rows):
+            return rows
+        case Totals(moved=moved):
+            return moved
+        case Units(affected):
+            return affected
+
+
+def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
+    match maintenance:
+        case Deltas():
+            return Deltas(tree)
+        case Pairs():
+            return Pairs(tree)
+        case Totals():
+            return replace(maintenance, moved=tree)
+        case Units():
+            return replace(maintenance, affected=tree)
 
 
 def without_totals(increment: Increment) -> Increment | None:
     """The same, where totals turn out to be none that can be added up; None if then everything has to be computed."""
     try:
-        return replace(increment, maintenance=maintain(increment.tree, increment.key, increment.changed))
+        return replace(increment, maintenance=maintain(increment.tree, increment.key, increment.changed), slices=())
     except NotMaintained:
         return None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,9 +22,10 @@ from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, w
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
+from arctic_runtime.plan.incremental.slices import Slice
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
-from arctic_runtime.spark import events, increments, totals
+from arctic_runtime.spark import events, increments, slices, totals
 from arctic_runtime.spark.bounds import EVERYWHERE, bounds, near
 from arctic_runtime.spark.diff import (
     Shape,
@@ -80,6 +82,7 @@ class Computation:
     upstreams: Upstreams
     schema_only: bool = False
     _held: list[DataFrame] = field(default_factory=list)
+    _sliced: list[Slice] = field(default_factory=list)
 
     @property
     def model(self) -> Model:
@@ -124,7 +127,7 @@ class Computation:
 
     def _followed(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
-            self._register(increment.trees)
+            self._register(increment, increment.trees)
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
@@ -147,12 +150,19 @@ class Computation:
             case Units() as units:
                 return self._recomputed(increment, units)
 
-    def _register(self, trees: Iterable[Node]) -> None:
-        increments.register_images(self.spark, trees, self.upstreams, self.decision.windows)
+    def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
+        """Makes the views that trees read. Parts of sources are made once, and their views stay as they are."""
+        parts = increment.read_slices(trees)
+        needed = (*trees, *(tree for part in parts for tree in part.trees))
+        besides = {part.part for part in parts}
+        increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold, besides)
+        if not self._sliced:
+            slices.register(self.spark, parts, self._hold)
+            self._sliced.extend(parts)
 
     def _added_up(self, increment: Increment, plan: Totals) -> Computed:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
-        found = totals.follow(self.context, plan, self._register, self._hold)
+        found = totals.follow(self.context, plan, partial(self._register, increment), self._hold)
         if found is None:
             other = without_totals(increment)
             return replace(self._followed(other), as_decided=False) if other else self._given_up()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -22,6 +22,9 @@ from arctic_runtime.spark.statement import Sql, name
 
 COMMIT_ORDER = "_last_updated_sequence_number"
 NO_OTHERS: Mapping[int, Names] = {}
+
+Hold = Callable[[DataFrame], DataFrame]
+"""Marks rows that are read more than once, so that they are computed once."""
 
 
 @dataclass(frozen=True)

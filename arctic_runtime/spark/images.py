@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from arctic_runtime.spark.bounds import bounds
 from arctic_runtime.spark.diff import DELETE, comparable
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
+    Hold,
     all_of,
     appended,
     as_key,
@@ -35,17 +37,28 @@ from arctic_runtime.spark.statement import expression, name
 
 _THERE = "__arctic_there"
 
+HELD_ROWS = 100_000
+"""Fewer changes than that are read from the log as often as they are asked for."""
+
 
 def register(
-    spark: SparkSession, scans: Sequence[Scan], source: SourceState, window: Window, asked: Collection[str] = ()
+    spark: SparkSession,
+    scans: Sequence[Scan],
+    source: SourceState,
+    window: Window,
+    asked: Collection[str] = (),
+    hold: Hold | None = None,
 ) -> None:
     """Makes the temporary views that `scans`, all of one source, read.
 
-    Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job.
+    Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job. If they are
+    many and read several times, they are computed once, by `hold`.
     """
     fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
-    for image in dict.fromkeys(scan.image for scan in scans):
+    for image, times in Counter(scan.image for scan in scans).items():
         rows = image_rows(spark, source, window, image, tuple(fields))
+        if hold and image == "delta" and times > 1 and source.rows_in(window) > HELD_ROWS:
+            rows = hold(rows)
         if image in ("delta", "pair"):
             rows = _located(rows, source, window, _asked([scan for scan in scans if scan.image == image], asked))
         rows.createOrReplaceTempView(name(image_view(image, source.name)))
@@ -164,7 +177,7 @@ class _Net:
 
 
 def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> _Net:
-    rows = _net(spark, source, window)
+    rows = _net(spark, source, window, kept)
     old = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
     new = [_of(rows, part.name).cast(part.type).alias(part.name) for part in kept]
     was, stays = F.col(BEFORE).isNotNull(), F.col(ACTION) != DELETE
@@ -174,18 +187,22 @@ def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept:
     return _Net(rows, old, new, was, stays, ~(was & stays & alike))
 
 
-def _net(spark: SparkSession, source: SourceState, window: Window) -> DataFrame:
-    """One row per key: over several commits the newest image and action, and what the key was before them all."""
+def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+    """One row per key: over several commits the newest image and action, and what the key was before them all.
+
+    It has the key, `kept` and those of the log that tell what happened, at least.
+    """
     assert source.key is not None
     changes = appended(spark, source, window)
     if _count(source, window) <= 1:
         return changes
     order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
     key = [column(part) for part in source.key]
-    rest = [part for part in changes.columns if part not in (BEFORE, SEQUENCE) and not _in(part, source.key)]
-    newest = F.max_by(F.struct(*[column(part) for part in rest]), order).alias("newest")
-    oldest = F.min_by(F.struct(F.col(BEFORE)), order).alias("oldest")
-    grouped = changes.groupBy(*key).agg(newest, oldest)
+    rest = [part.name for part in kept if not _in(part.name, source.key)]
+    was = F.struct(*[F.col(BEFORE)[part].alias(part) for part in rest] or [F.lit(True).alias("is_there")])
+    newest = F.max_by(F.struct(F.col(ACTION), *[_of(changes, part).alias(part) for part in rest]), order)
+    oldest = F.min_by(F.struct(F.when(F.col(BEFORE).isNotNull(), was).alias(BEFORE)), order)
+    grouped = changes.groupBy(*key).agg(newest.alias("newest"), oldest.alias("oldest"))
     return grouped.select(*key, "newest.*", "oldest.*")
 
 

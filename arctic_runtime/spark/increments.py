@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.bounds import joined
@@ -27,26 +28,31 @@ from arctic_runtime.plan.incremental.tree import (
 )
 from arctic_runtime.spark import images
 from arctic_runtime.spark.bounds import SCANNED_ROWS
-from arctic_runtime.spark.frames import column
+from arctic_runtime.spark.frames import Hold, column
 from arctic_runtime.spark.statement import name
 
 
 def register_images(
-    spark: SparkSession, trees: Iterable[Node], upstreams: Upstreams, windows: Mapping[str, Window]
+    spark: SparkSession,
+    trees: Iterable[Node],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    hold: Hold | None = None,
+    besides: Collection[TableName] = (),
 ) -> None:
-    """Makes the temporary views that trees of a plan read.
+    """Makes the temporary views of sources that trees of a plan read, `besides` those that are none.
 
     Where the partners of changed rows are in large tables, the changed rows are told to be where they are. Spark
     concludes where their partners can be, and reads these tables no further.
     """
     trees = tuple(trees)
-    read = [scan for tree in trees for scan in scans(tree)]
+    read = [scan for tree in trees for scan in scans(tree) if scan.source not in besides]
     asked = frozenset[str]().union(*map(joined, trees)) if _reads_much(read, upstreams) else frozenset()
     for source in dict.fromkeys(scan.source for scan in read):
         state = upstreams.states[str(source)]
         assert state is not None
         found = [scan for scan in read if scan.source == source]
-        images.register(spark, found, state, windows[str(source)], asked)
+        images.register(spark, found, state, windows[str(source)], asked, hold)
 
 
 def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:

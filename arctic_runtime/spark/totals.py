@@ -31,11 +31,10 @@ from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, possible_
 from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
-from arctic_runtime.spark.frames import as_key, column, match, read_table
+from arctic_runtime.spark.frames import Hold, as_key, column, match, read_table
 from arctic_runtime.spark.statement import name
 
 Register = Callable[[Sequence[Node]], None]
-Hold = Callable[[DataFrame], DataFrame]
 
 # Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"

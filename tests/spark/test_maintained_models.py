@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.spark import bounds, compute, increments
+from arctic_runtime.spark import bounds, compute, images, increments, slices
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -58,6 +59,20 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
     ),
     "through a view": ("id", "select v.id, v.name, v.amount from {named} v where v.amount is not null"),
 }
+
+JOINS: dict[str, tuple[str, str]] = {
+    "joined to itself": (
+        "id",
+        "select o.id, o.amount, p.amount as other, c.name, d.city from {orders} o join {orders} p on p.id = o.customer "
+        "join {customers} c on c.customer = o.customer left join {customers} d on d.customer = p.customer",
+    ),
+    "sums of a join": (
+        "city",
+        "select c.city, count(*) as n, sum(o.amount) as total from {orders} o join {customers} c using (customer) "
+        "where c.city is not null group by c.city",
+    ),
+}
+"""Queries of which the changes of one table look for partners in another in several ways."""
 
 
 @dataclass
@@ -121,12 +136,24 @@ def a_view(lake: Warehouse) -> None:
     )
 
 
-@pytest.fixture(params=["large", pytest.param("small", marks=pytest.mark.slow)])
+LARGE = (
+    (bounds, "SCANNED_ROWS"),
+    (increments, "SCANNED_ROWS"),
+    (compute, "LARGE_SOURCES"),
+    (images, "HELD_ROWS"),
+)
+
+
+@pytest.fixture(
+    params=["large", pytest.param("small", marks=pytest.mark.slow), pytest.param("huge", marks=pytest.mark.slow)]
+)
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Tables are small; they are followed as small ones are, or as large ones."""
-    if request.param == "large":
-        for module, bound in ((bounds, "SCANNED_ROWS"), (increments, "SCANNED_ROWS"), (compute, "LARGE_SOURCES")):
+    """Tables are small; they are followed as small ones are, or as large ones, of which as little is read as can be."""
+    if request.param != "small":
+        for module, bound in LARGE:
             monkeypatch.setattr(module, bound, 0)
+    if request.param == "huge":
+        monkeypatch.setattr(increment, "READ_AGAIN", -1)
     return str(request.param)
 
 
@@ -150,6 +177,30 @@ def test_maintained_tables_are_what_their_queries_give_after_every_batch(lake: W
             assert lake.run(model).mode in ("incremental", "unchanged"), told
             assert lake.broken(model) == [], told
             assert lake.run(model).mode == "unchanged", told
+
+
+@pytest.mark.parametrize("most", [-1, slices.MOST_VALUES])
+@pytest.mark.parametrize("told", JOINS)
+def test_a_table_that_several_terms_read_is_read_once_for_all(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, told: str, most: int
+) -> None:
+    """Also where more is sought in it than is looked for in that way."""
+    monkeypatch.setattr(increment, "READ_AGAIN", -1)
+    monkeypatch.setattr(images, "HELD_ROWS", 0)
+    monkeypatch.setattr(slices, "MOST_VALUES", most)
+    shop = Shop(lake, random.Random(2))
+    shop.batch(30)
+    key, query = JOINS[told]
+    model = lake.model("joined", query, primary_key=key, refresh="strict")
+    lake.run(model)
+    for commits in (1, 2):
+        shop.batch(6, commits)
+        plan = lake.make_run(model).look().decision.increment
+        assert plan is not None
+        assert {part.source.name for part in plan.slices} == {"orders", "customers"}
+        assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe()
+        assert lake.run(model).mode == "incremental"
+        assert lake.broken(model) == []
 
 
 PAIRED = """

@@ -45,7 +45,7 @@ SURFACE = {
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
-    "Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
+    "READ_AGAIN Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
@@ -55,6 +55,7 @@ SURFACE = {
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
+    "plan.incremental.slices": "Slice Wanted sliced",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "

@@ -21,6 +21,7 @@ from arctic_runtime.plan.increment import (
     MOST_CHANGED,
     MOST_COMPARED,
     PAIRED_ROWS,
+    READ_AGAIN,
     Increment,
     Upstreams,
     analysis,
@@ -317,6 +318,18 @@ def test_a_column_with_a_map_is_a_reason_only_where_it_is_read_of_a_table_that_c
     assert planned(a_model(JOINED), a_source(), a_source(name=OTHER))
 
 
+@pytest.mark.parametrize(("rows", "is_sliced"), [(READ_AGAIN, False), (READ_AGAIN + 1, True)])
+def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, is_sliced: bool) -> None:
+    """An estimate counts that reading, and none of what was found."""
+    twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
+    up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
+    found = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
+    assert [part.source for part in found.slices] == ([UP] if is_sliced else [])
+    assert [scan.image for scan in found.followed if scan.source == UP].count("new") == (1 if is_sliced else 2)
+    assert {scan.source for scan in found.followed} == {UP, OTHER}
+    assert found.describe()[1].endswith("lake.ods.up is read once") == is_sliced
+
+
 def test_a_changed_source_that_nothing_is_taken_of_changes_nothing() -> None:
     model = a_model("with unread as (select * from ods.other) select id, place from ods.up")
     up, other = a_source((1,)), a_source(name=OTHER)
@@ -329,7 +342,7 @@ def test_no_windows_need_no_plan() -> None:
 
 def test_a_plan_can_be_told_to_programs() -> None:
     told = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
-    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed"}
+    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices"}
 
 
 @settings(max_examples=25, deadline=None)

@@ -170,6 +170,11 @@ def condition(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, dialect="spark")
 
 
+def store(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], bag: Bag) -> None:
+    """Makes a table of rows with their copies."""
+    _table(con, name, names, list(bag.elements()))
+
+
 def _table(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], found: Rows) -> None:
     fields = ", ".join(f'"{column}" bigint' for column in names)
     con.execute(f'create or replace table "{name}" ({fields})')

@@ -1,0 +1,311 @@
+"""The part of a source that a plan needs, where every reading of it is for the partners of what has changed.
+
+Where several tables of a join have changed, each of them adds a term, and each term reads the largest table again. What
+they look for there can be told beforehand, so that one reading finds the rows for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from typing_extensions import assert_never
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.conditions import Equality, equalities, plain
+from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.terms import project, rename, select
+from arctic_runtime.plan.incremental.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Given,
+    Image,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    UnionAll,
+    Window,
+    column,
+    columns,
+    map_children,
+    scans,
+)
+
+_MOST_LOOKS = 3
+"""A source that has to be looked at more often, since each look tells what the next one is for, is read as a whole."""
+
+_CHANGES: tuple[Image, ...] = ("delta", "pair")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Rows whose `fields`, as the source calls them, equal the columns of a row of `values`, by position.
+
+    Nulls are equal to each other if `null_safe`.
+    """
+
+    fields: tuple[str, ...]
+    values: Node
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of a source that are `wanted` in one way at least; `scans` of it read them, under the name `part`.
+
+    That is the name of no table, as no catalog is called like that.
+    """
+
+    source: TableName
+    part: TableName
+    wanted: tuple[Wanted, ...]
+    scans: tuple[Scan, ...]
+
+    @property
+    def whole(self) -> Scan:
+        """The source as it is now, with all columns that are read of the part."""
+        fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
+        key = next((scan.key for scan in self.scans if scan.key), None)
+        named = {made: name for scan in self.scans for made, name in scan.fields}
+        return Scan(self.source, tuple((name, name) for name in fields), key and tuple(named[part] for part in key))
+
+    @property
+    def changes(self) -> Scan | None:
+        """What came and went, where more is read of the part than its rows as they are now."""
+        is_new = all(scan.image == "new" for scan in self.scans)
+        return None if is_new else replace(self.whole, image="delta")
+
+    @property
+    def trees(self) -> tuple[Node, ...]:
+        """All that is read to make the part."""
+        made: tuple[Node, ...] = (self.whole, *(one.values for one in self.wanted))
+        return made if self.changes is None else (*made, self.changes)
+
+
+def sliced(trees: Sequence[Node], sources: Iterable[TableName]) -> tuple[tuple[Node, ...], tuple[Slice, ...]]:
+    """The trees over parts of those of the `sources` of which they need no more, and these parts.
+
+    A part may be read to make a later one.
+    """
+    found: list[Slice] = []
+    for source in sources:
+        made = _slices(trees, source, [one.part for one in found])
+        if made:
+            trees = [_over(tree, made[-1]) for tree in trees]
+            found.extend(made)
+    return tuple(trees), tuple(found)
+
+
+def _slices(trees: Sequence[Node], source: TableName, few: Sequence[TableName], depth: int = 1) -> tuple[Slice, ...]:
+    """The part of a source, after the one that tells what is wanted of it where that takes another look at it."""
+    found = _wanted(trees, source, few)
+    if not found:
+        return ()
+    again = [one.values for one in found if _read(one.values, source)]
+    helpers = _slices(again, source, few, depth + 1) if again and depth < _MOST_LOOKS else ()
+    if again and not helpers:
+        return ()
+    if helpers:
+        found = tuple(replace(one, values=_over(one.values, helpers[-1])) for one in found)
+    return (*helpers, _slice(trees, source, found, len(few) + len(helpers)))
+
+
+def _wanted(trees: Iterable[Node], source: TableName, few: Collection[TableName]) -> tuple[Wanted, ...] | None:
+    """Which rows of a source, of any image of it, the trees can need; None if they can need all.
+
+    Of the sources `few` no more is read than what has changed and its partners.
+    """
+    asked = _Asked(source, frozenset(few))
+    try:
+        for tree in trees:
+            asked.visit(tree, ())
+    except _AllOfIt:
+        return None
+    return tuple(dict.fromkeys(asked.found))
+
+
+def _slice(trees: Sequence[Node], source: TableName, found: tuple[Wanted, ...], number: int) -> Slice:
+    part = replace(source, catalog=f"__arctic_part_{number}")
+    return Slice(source, part, found, tuple(scan for tree in trees for scan in _read(tree, source)))
+
+
+def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
+    """Where a tree reads rows of a source, not only its changes."""
+    return tuple(scan for scan in scans(tree) if scan.source == source and scan.image not in _CHANGES)
+
+
+def _over(tree: Node, part: Slice) -> Node:
+    """The same tree, reading a part in the place of its source; changes it reads as before."""
+    if isinstance(tree, Scan):
+        return replace(tree, source=part.part) if _read(tree, part.source) else tree
+    return map_children(tree, lambda child: _over(child, part))
+
+
+class _AllOfIt(Exception):
+    """A tree reads all rows of a source."""
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """Of a tree only rows are needed whose `columns` equal the columns of a row of `values`, by position."""
+
+    columns: tuple[str, ...]
+    values: Node
+    null_safe: bool
+
+
+_Soughts = tuple[_Sought, ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Looks for what is needed of a source; each of what is sought of a tree is enough by itself."""
+
+    source: TableName
+    few: frozenset[TableName]
+    found: list[Wanted] = field(default_factory=list)
+    small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
+
+    def visit(self, node: Node, sought: _Soughts) -> None:
+        """Notes what is needed of the source below a node of which no more than what is sought is needed."""
+        if not _read(node, self.source):
+            return
+        match node:
+            case Scan():
+                self._note(node, sought)
+            case Given() | OneRow():
+                pass
+            case Project(child=child, expressions=expressions):
+                self.visit(child, _through(sought, plain(expressions)))
+            case Filter(child=child) | Distinct(child=child):
+                self.visit(child, sought)
+            case Aggregate(child=child, keys=names) | Window(child=child, partition=names):
+                self.visit(child, _through(sought, {name: name for name in names}))
+            case Explode(child=child):
+                self.visit(child, _through(sought, {name: name for name in columns(child)}))
+            case Join() | SemiJoin():
+                for side, below in zip((node.left, node.right), self._of_sides(node, sought), strict=True):
+                    self.visit(side, below)
+            case UnionAll(names=names) | SetOperation(names=names):
+                for part in _inputs(node):
+                    self.visit(part, _through(sought, dict(zip(names, columns(part), strict=True))))
+            case _:
+                assert_never(node)
+
+    def _note(self, node: Scan, sought: _Soughts) -> None:
+        """Takes what is read most easily. By a source's key it finds no more rows than there are values."""
+        if not sought:
+            raise _AllOfIt
+        fields = dict(node.fields)
+        is_key = [set(node.key or ()) == set(one.columns) for one in sought]
+        ways = [
+            self._wider(one.values, columns(one.values)) if keyed else one.values
+            for one, keyed in zip(sought, is_key, strict=True)
+        ]
+        values, best = min(zip(ways, sought, strict=True), key=lambda way: self._cost(way[0]))
+        names = tuple(fields[name] for name in best.columns)
+        named = rename(values, tuple(f"{_VALUE}{number}" for number in range(len(names))))
+        self.found.append(Wanted(names, named, best.null_safe))
+
+    def _cost(self, values: Node) -> tuple[int, int]:
+        whole = [scan.source for scan in scans(values) if not self.is_small(scan)]
+        return whole.count(self.source), len(whole)
+
+    def _of_sides(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
+        """What is sought of either side: by its own columns, by those that they equal, and as partners of the other."""
+        if node.kind == "full":
+            return (), ()
+        equal = equalities(node.on, columns(node.left), columns(node.right))
+        to_right, to_left = {pair.left: pair.right for pair in equal}, {pair.right: pair.left for pair in equal}
+        own = {name: name for name in columns(node)}
+        left = _through(sought, {**(to_left if node.kind == "inner" else {}), **_only(own, node.left)})
+        right = _through(sought, {**to_right, **(_only(own, node.right) if node.kind == "inner" else {})})
+        by_left = self._partners(node.left, left, equal, to_right)
+        by_right = self._partners(node.right, right, equal, to_left) if node.kind in ("inner", "semi") else ()
+        return (*left, *by_right), (*right, *by_left)
+
+    def _partners(
+        self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
+    ) -> _Soughts:
+        """What the rows of one side, if they are few, seek on the other; `others` are its columns there."""
+        if not equal:
+            return ()
+        null_safe = any(pair.null_safe for pair in equal)
+        asked = ((one.columns, one.values, one.null_safe) for one in sought)
+        few = [side] if self.is_small(side) else [restrict(side, *one) for one in asked]
+        return tuple(_Sought(tuple(others.values()), select(rows, tuple(others)), null_safe) for rows in few)
+
+    def is_small(self, node: Node) -> bool:
+        """Whether a tree has about as many rows as have changed."""
+        if id(node) not in self.small:
+            self.small[id(node)] = (node, self._is_small(node))
+        return self.small[id(node)][1]
+
+    def _is_small(self, node: Node) -> bool:
+        match node:
+            case Scan(source=source, image=image):
+                return image in _CHANGES or source in self.few
+            case Given():
+                return False
+            case OneRow():
+                return True
+            case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
+                return self.is_small(node.child)
+            case Join(kind="full") | UnionAll():
+                return all(map(self.is_small, _inputs(node)))
+            case Join(kind="inner") | SemiJoin(kind="semi"):
+                has_link = bool(equalities(node.on, columns(node.left), columns(node.right)))
+                return has_link and any(map(self.is_small, _inputs(node)))
+            case Join() | SemiJoin() | SetOperation(kind="except"):
+                return self.is_small(node.left)
+            case SetOperation():
+                return any(map(self.is_small, _inputs(node)))
+            case _:
+                assert_never(node)
+
+    def _wider(self, node: Node, names: tuple[str, ...]) -> Node:
+        """The values of some columns and perhaps more, of a side of a join alone where that side is small itself."""
+        match node:
+            case Project(child=child, expressions=expressions) if set(names) <= set(plain(expressions)):
+                inner = plain(expressions)
+                below = self._wider(child, tuple(dict.fromkeys(inner[name] for name in names)))
+                return project(below, [(name, column(inner[name])) for name in names])
+            case Join() | SemiJoin():
+                sides = (node.left, node.right) if node.kind == "inner" else (node.left,)
+                alone = (side for side in sides if self.is_small(side) and set(names) <= set(columns(side)))
+                found = next(alone, None) if node.kind != "full" else None
+                return self._wider(found, names) if found else select(node, names)
+            case UnionAll(inputs=inputs):
+                places = [node.names.index(name) for name in names]
+                at = (tuple(columns(part)[place] for place in places) for part in inputs)
+                return UnionAll(tuple(map(self._wider, inputs, at)), names)
+            case _:
+                return select(node, names)
+
+
+_VALUE = "__arctic_value_"
+
+
+def _inputs(node: Join | SemiJoin | SetOperation | UnionAll) -> tuple[Node, ...]:
+    return node.inputs if isinstance(node, UnionAll) else (node.left, node.right)
+
+
+def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:
+    return {name: own for name, own in names.items() if name in columns(side)}
+
+
+def _through(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
+    """What is sought of an input, by its names of the columns that it has."""
+    found = []
+    for one in sought:
+        kept = [place for place, name in enumerate(one.columns) if name in names]
+        if kept:
+            values = select(one.values, [columns(one.values)[place] for place in kept])
+            found.append(_Sought(tuple(names[one.columns[place]] for place in kept), values, one.null_safe))
+    return tuple(found)

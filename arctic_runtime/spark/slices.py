@@ -1,0 +1,91 @@
+"""The parts of large sources that a plan needs, each read once for all of its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.names import image_view
+from arctic_runtime.plan.incremental.bounds import condition
+from arctic_runtime.plan.incremental.render import render
+from arctic_runtime.plan.incremental.slices import Slice, Wanted
+from arctic_runtime.plan.incremental.tree import WEIGHT
+from arctic_runtime.spark.bounds import bounds
+from arctic_runtime.spark.frames import Hold, all_of, as_key, column, match
+from arctic_runtime.spark.statement import expression, name
+
+MOST_VALUES = 2_000_000
+"""Up to so many values that are looked for in a source are held in the memory of every executor."""
+
+_FOUND = "__arctic_found_"
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """Values of some columns of a source, each once; nulls equal each other if `null_safe`."""
+
+    fields: tuple[str, ...]
+    null_safe: bool
+    values: DataFrame
+    count: int
+
+    def is_here(self) -> Expression:
+        """The condition for rows of the source and of `values` that they are equal."""
+        pairs = [(column(field), column(value)) for field, value in zip(self.fields, self.values.columns, strict=True)]
+        return all_of([one.eqNullSafe(other) if self.null_safe else one == other for one, other in pairs])
+
+    def is_near(self) -> Expression:
+        """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
+        found = bounds(self.values.toDF(*self.fields), self.count)
+        return F.lit(False) if found is None else F.expr(expression(condition(found)))
+
+
+def register(spark: SparkSession, slices: Iterable[Slice], hold: Hold) -> None:
+    """Makes the temporary views that plans read of parts; those that the parts are made of have to be there.
+
+    Where more is sought than an executor can hold, a part is all of its source.
+    """
+    for part in slices:
+        sought = tuple(_sought(spark, part.wanted, hold))
+        rows = spark.sql(render(part.whole))
+        is_small = sum(one.count for one in sought) <= MOST_VALUES
+        _register(spark, part, hold(_found(rows, sought)) if is_small else rows, hold)
+
+
+def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
+    """What is wanted, together where it is looked for by the same columns."""
+    together: dict[tuple[tuple[str, ...], bool], list[DataFrame]] = {}
+    for one in wanted:
+        together.setdefault((one.fields, one.null_safe), []).append(spark.sql(render(one.values)))
+    for (fields, null_safe), found in together.items():
+        values = hold(reduce(DataFrame.unionAll, found).distinct())
+        yield _Sought(fields, null_safe, values, values.count())
+
+
+def _found(rows: DataFrame, sought: Iterable[_Sought]) -> DataFrame:
+    """The rows that have values of one kind at least; no row moves for that."""
+    flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
+    rows = rows.where(reduce(or_, [one.is_near() for one in flags.values()]))
+    for flag, one in flags.items():
+        values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
+        rows = rows.join(values, one.is_here(), "left").drop(*one.values.columns)
+    return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
+
+
+def _register(spark: SparkSession, part: Slice, rows: DataFrame, hold: Hold) -> None:
+    """The images of a part from its rows as they are now, and from what came and went in the whole source."""
+    shown = {"new": rows}
+    if part.changes is not None:
+        assert part.whole.key is not None
+        moved = hold(spark.sql(render(part.changes)))
+        gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
+        stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
+        shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
+    for image in dict.fromkeys(scan.image for scan in part.scans):
+        shown[image].createOrReplaceTempView(name(image_view(image, part.part)))
