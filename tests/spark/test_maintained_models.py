@@ -179,8 +179,15 @@ def test_maintained_tables_are_what_their_queries_give_after_every_batch(lake: W
             assert lake.run(model).mode == "unchanged", told
 
 
-@pytest.mark.parametrize("most", [-1, slices.MOST_VALUES])
-@pytest.mark.parametrize("told", JOINS)
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        ("joined to itself", slices.MOST_VALUES),
+        ("sums of a join", -1),
+        pytest.param("joined to itself", -1, marks=pytest.mark.slow),
+        pytest.param("sums of a join", slices.MOST_VALUES, marks=pytest.mark.slow),
+    ],
+)
 def test_a_table_that_several_terms_read_is_read_once_for_all(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, told: str, most: int
 ) -> None:
