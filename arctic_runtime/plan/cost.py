@@ -106,9 +106,8 @@ def _incremental(
     for scan in followed:
         state, window = states[str(scan.source)], windows[str(scan.source)]
         assert state is not None
-        reads_changes, reads_rows = scan.image in ("delta", "pair", "either"), scan.image in ("new", "old", "either")
-        scans += reads_changes + reads_rows
-        rows += reads_changes * state.rows_in(window) + reads_rows * state.rows
+        scans += scan.reads_changes + scan.reads_rows
+        rows += scan.reads_changes * state.rows_in(window) + scan.reads_rows * state.rows
     return Estimate("incremental", scans, rows)
 
 

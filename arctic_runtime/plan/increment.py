@@ -148,7 +148,7 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
 def _sliced(maintenance: Maintenance, upstreams: Upstreams) -> tuple[Maintenance, tuple[Slice, ...]]:
     """The same, over parts of sources that it would read several times, the largest first."""
     tree = _following(maintenance)
-    read = [scan for scan in scans(tree) if scan.image in ("new", "old", "either")]
+    read = [scan for scan in scans(tree) if scan.reads_rows]
     again: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
         state = upstreams.states[str(source)]

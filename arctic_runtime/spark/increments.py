@@ -56,7 +56,7 @@ def register_images(
 
 
 def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:
-    states = [upstreams.states[str(scan.source)] for scan in read if scan.image in ("new", "old", "either")]
+    states = [upstreams.states[str(scan.source)] for scan in read if scan.reads_rows]
     return any(state is not None and state.rows > SCANNED_ROWS for state in states)
 
 

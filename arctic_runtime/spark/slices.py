@@ -17,7 +17,7 @@ from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.slices import Slice, Wanted
 from arctic_runtime.plan.incremental.tree import WEIGHT
 from arctic_runtime.spark.bounds import bounds
-from arctic_runtime.spark.frames import Hold, all_of, as_key, column, match
+from arctic_runtime.spark.frames import Hold, as_key, match
 from arctic_runtime.spark.statement import expression, name
 
 MOST_VALUES = 2_000_000
@@ -28,17 +28,15 @@ _FOUND = "__arctic_found_"
 
 @dataclass(frozen=True)
 class _Sought:
-    """Values of some columns of a source, each once; nulls equal each other if `null_safe`."""
+    """Values of some columns of a source, each once and under the names that `match` joins on.
+
+    Nulls equal each other if `null_safe`.
+    """
 
     fields: tuple[str, ...]
     null_safe: bool
     values: DataFrame
     count: int
-
-    def is_here(self) -> Expression:
-        """The condition for rows of the source and of `values` that they are equal."""
-        pairs = [(column(field), column(value)) for field, value in zip(self.fields, self.values.columns, strict=True)]
-        return all_of([one.eqNullSafe(other) if self.null_safe else one == other for one, other in pairs])
 
     def is_near(self) -> Expression:
         """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
@@ -55,7 +53,7 @@ def register(spark: SparkSession, slices: Iterable[Slice], hold: Hold) -> None:
         sought = tuple(_sought(spark, part.wanted, hold))
         rows = spark.sql(render(part.whole))
         is_small = sum(one.count for one in sought) <= MOST_VALUES
-        _register(spark, part, hold(_found(rows, sought)) if is_small else rows, hold)
+        _register(spark, part, hold(_found(rows, sought)) if is_small else rows)
 
 
 def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
@@ -64,7 +62,8 @@ def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterat
     for one in wanted:
         together.setdefault((one.fields, one.null_safe), []).append(spark.sql(render(one.values)))
     for (fields, null_safe), found in together.items():
-        values = hold(reduce(DataFrame.unionAll, found).distinct())
+        values = reduce(DataFrame.unionAll, found).distinct()
+        values = hold(values.select(*as_key(values.columns)))
         yield _Sought(fields, null_safe, values, values.count())
 
 
@@ -74,16 +73,16 @@ def _found(rows: DataFrame, sought: Iterable[_Sought]) -> DataFrame:
     rows = rows.where(reduce(or_, [one.is_near() for one in flags.values()]))
     for flag, one in flags.items():
         values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
-        rows = rows.join(values, one.is_here(), "left").drop(*one.values.columns)
+        rows = rows.join(values, match(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)
     return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
 
 
-def _register(spark: SparkSession, part: Slice, rows: DataFrame, hold: Hold) -> None:
+def _register(spark: SparkSession, part: Slice, rows: DataFrame) -> None:
     """The images of a part from its rows as they are now, and from what came and went in the whole source."""
     shown = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
-        moved = hold(spark.sql(render(part.changes)))
+        moved = spark.sql(render(part.changes))
         gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
         stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
         shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}

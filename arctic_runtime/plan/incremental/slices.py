@@ -14,14 +14,13 @@ from typing_extensions import assert_never
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.conditions import Equality, equalities, plain
 from arctic_runtime.plan.incremental.rules.restrict import restrict
-from arctic_runtime.plan.incremental.rules.terms import project, rename, select
+from arctic_runtime.plan.incremental.rules.terms import project, select
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
     Explode,
     Filter,
     Given,
-    Image,
     Join,
     Node,
     OneRow,
@@ -31,6 +30,7 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
+    children,
     column,
     columns,
     map_children,
@@ -39,8 +39,6 @@ from arctic_runtime.plan.incremental.tree import (
 
 _MOST_LOOKS = 3
 """A source that has to be looked at more often, since each look tells what the next one is for, is read as a whole."""
-
-_CHANGES: tuple[Image, ...] = ("delta", "pair")
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _slice(trees: Sequence[Node], source: TableName, found: tuple[Wanted, ...], 
 
 def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
     """Where a tree reads rows of a source, not only its changes."""
-    return tuple(scan for scan in scans(tree) if scan.source == source and scan.image not in _CHANGES)
+    return tuple(scan for scan in scans(tree) if scan.source == source and scan.reads_rows)
 
 
 def _over(tree: Node, part: Slice) -> Node:
@@ -193,7 +191,7 @@ class _Asked:
                 for side, below in zip((node.left, node.right), self._of_sides(node, sought), strict=True):
                     self.visit(side, below)
             case UnionAll(names=names) | SetOperation(names=names):
-                for part in _inputs(node):
+                for part in children(node):
                     self.visit(part, _through(sought, dict(zip(names, columns(part), strict=True))))
             case _:
                 assert_never(node)
@@ -209,9 +207,7 @@ class _Asked:
             for one, keyed in zip(sought, is_key, strict=True)
         ]
         values, best = min(zip(ways, sought, strict=True), key=lambda way: self._cost(way[0]))
-        names = tuple(fields[name] for name in best.columns)
-        named = rename(values, tuple(f"{_VALUE}{number}" for number in range(len(names))))
-        self.found.append(Wanted(names, named, best.null_safe))
+        self.found.append(Wanted(tuple(fields[name] for name in best.columns), values, best.null_safe))
 
     def _cost(self, values: Node) -> tuple[int, int]:
         whole = [scan.source for scan in scans(values) if not self.is_small(scan)]
@@ -249,8 +245,8 @@ class _Asked:
 
     def _is_small(self, node: Node) -> bool:
         match node:
-            case Scan(source=source, image=image):
-                return image in _CHANGES or source in self.few
+            case Scan(source=source):
+                return not node.reads_rows or source in self.few
             case Given():
                 return False
             case OneRow():
@@ -258,14 +254,14 @@ class _Asked:
             case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
                 return self.is_small(node.child)
             case Join(kind="full") | UnionAll():
-                return all(map(self.is_small, _inputs(node)))
+                return all(map(self.is_small, children(node)))
             case Join(kind="inner") | SemiJoin(kind="semi"):
                 has_link = bool(equalities(node.on, columns(node.left), columns(node.right)))
-                return has_link and any(map(self.is_small, _inputs(node)))
+                return has_link and any(map(self.is_small, children(node)))
             case Join() | SemiJoin() | SetOperation(kind="except"):
                 return self.is_small(node.left)
             case SetOperation():
-                return any(map(self.is_small, _inputs(node)))
+                return any(map(self.is_small, children(node)))
             case _:
                 assert_never(node)
 
@@ -287,13 +283,6 @@ class _Asked:
                 return UnionAll(tuple(map(self._wider, inputs, at)), names)
             case _:
                 return select(node, names)
-
-
-_VALUE = "__arctic_value_"
-
-
-def _inputs(node: Join | SemiJoin | SetOperation | UnionAll) -> tuple[Node, ...]:
-    return node.inputs if isinstance(node, UnionAll) else (node.left, node.right)
 
 
 def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:

@@ -38,6 +38,15 @@ class Scan:
     key: tuple[str, ...] | None = None
     image: Image = "new"
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the source's rows are read, not what changed alone."""
+        return self.image in ("new", "old", "either")
+
+    @property
+    def reads_changes(self) -> bool:
+        return self.image in ("delta", "pair", "either")
+
 
 @dataclass(frozen=True)
 class Given:
