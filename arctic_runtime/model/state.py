@@ -177,6 +177,11 @@ class SourceState:
         """How many rows came in a window."""
         return sum(commit.rows for commit in self.between(window))
 
+    def commits_in(self, window: Window) -> int:
+        """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
+        found = sum(1 for commit in self.between(window) if commit.rows)
+        return found if self.keeps(window.start) else max(found, 2)
+
 
 def built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
     """A table's change table and base; raises ConfigError where no run has made them yet."""

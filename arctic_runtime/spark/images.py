@@ -118,7 +118,7 @@ def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataF
     snapshot, at = merged[-1]
     base = read_table(spark, source.base, snapshot, source.formerly)
     span = Window(str(source.name), at, version)
-    pending = _count(source, span)
+    pending = source.commits_in(span)
     if not pending:
         return conformed(base, columns)
     newest = newest_changes(appended(spark, source, span), source.key, pending)
@@ -139,7 +139,7 @@ def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple
 def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
     assert source.key is not None
     if not tells_old_rows(source, window):
-        newest = newest_changes(appended(spark, source, window), source.key, _count(source, window))
+        newest = newest_changes(appended(spark, source, window), source.key, source.commits_in(window))
         return _looked_up(spark, source, window, newest, kept)
     found = _net_changes(spark, source, window, kept)
     images = F.array(
@@ -194,7 +194,7 @@ def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[C
     """
     assert source.key is not None
     changes = appended(spark, source, window)
-    if _count(source, window) <= 1:
+    if source.commits_in(window) <= 1:
         return changes
     order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
     key = [column(part) for part in source.key]
@@ -217,12 +217,6 @@ def _looked_up(
     gone = old.join(keys.hint("shuffle_hash"), match(old, source.key), "left_semi")
     came = newest.where(F.col(ACTION) != DELETE)
     return _weighed(conformed(came, kept), 1).unionAll(_weighed(conformed(gone, kept), -1))
-
-
-def _count(source: SourceState, window: Window) -> int:
-    """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
-    found = sum(1 for commit in source.between(window) if commit.rows)
-    return found if source.keeps(window.start) else max(found, 2)
 
 
 def _before_image(source: SourceState, part: Column) -> Expression:

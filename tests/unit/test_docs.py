@@ -262,6 +262,7 @@ def test_how_costs_are_estimated_is_told() -> None:
     told = section(read("docs/maintenance.md"), "## Cost")
     assert f"{cost.SCAN_SECONDS} s for each time" in told
     assert f"{1e6 * cost.ROW_SECONDS:g} s for a million rows" in told
+    assert f"{1e6 * cost.MERGED_SECONDS:g} s more for a million changes" in told
     assert f"than {cost.MANY_SCANS} tables more" in told
 
 
