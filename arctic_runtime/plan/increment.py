@@ -18,7 +18,7 @@ from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals
-from arctic_runtime.plan.incremental.tree import Node, Scan, scans
+from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
 from arctic_runtime.plan.reads import Reads
 
 _WAYS: Mapping[type[Maintenance], str] = {
@@ -92,12 +92,8 @@ class Increment:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
         trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
-        return self._read((*trees, *(tree for part in self.slices for tree in part.trees)))
-
-    def _read(self, trees: Iterable[Node]) -> tuple[Scan, ...]:
-        """The scans of sources; those of parts read what is at hand."""
-        parts = {part.part for part in self.slices}
-        return tuple(scan for tree in trees for scan in scans(tree) if scan.source not in parts)
+        read = (*trees, *(tree for part in self.slices for tree in part.trees))
+        return tuple(scan for tree in read for scan in scans(tree))
 
     def reads(self, upstreams: Upstreams) -> int:
         """How many rows the query's sources hold, each time that one is read."""
@@ -112,12 +108,12 @@ class Increment:
 
     def read_slices(self, trees: Iterable[Node]) -> tuple[Slice, ...]:
         """The slices where some of these trees read any."""
-        read = {scan.source for tree in trees for scan in scans(tree)}
-        return self.slices if any(part.part in read for part in self.slices) else ()
+        given = {node.name for tree in trees for node in walk(tree) if isinstance(node, Given)}
+        return self.slices if any(given & set(part.images.values()) for part in self.slices) else ()
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        return self._read(self.trees)
+        return tuple(scan for tree in self.trees for scan in scans(tree))
 
 
 def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0) -> Increment | None:

@@ -154,8 +154,7 @@ class Computation:
         """Makes the views that trees read. Parts of sources are made once, and their views stay as they are."""
         parts = increment.read_slices(trees)
         needed = (*trees, *(tree for part in parts for tree in part.trees))
-        besides = {part.part for part in parts}
-        increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold, besides)
+        increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold)
         if not self._sliced:
             slices.register(self.spark, parts, self._hold)
             self._sliced.extend(parts)

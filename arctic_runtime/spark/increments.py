@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.bounds import joined
@@ -38,15 +37,14 @@ def register_images(
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     hold: Hold | None = None,
-    besides: Collection[TableName] = (),
 ) -> None:
-    """Makes the temporary views of sources that trees of a plan read, `besides` those that are none.
+    """Makes the temporary views of sources that trees of a plan read.
 
     Where the partners of changed rows are in large tables, the changed rows are told to be where they are. Spark
     concludes where their partners can be, and reads these tables no further.
     """
     trees = tuple(trees)
-    read = [scan for tree in trees for scan in scans(tree) if scan.source not in besides]
+    read = [scan for tree in trees for scan in scans(tree)]
     asked = frozenset[str]().union(*map(joined, trees)) if _reads_much(read, upstreams) else frozenset()
     for source in dict.fromkeys(scan.source for scan in read):
         state = upstreams.states[str(source)]

@@ -11,11 +11,10 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.names import image_view
 from arctic_runtime.plan.incremental.bounds import condition
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.slices import Slice, Wanted
-from arctic_runtime.plan.incremental.tree import WEIGHT
+from arctic_runtime.plan.incremental.tree import WEIGHT, Image
 from arctic_runtime.spark.bounds import bounds
 from arctic_runtime.spark.frames import Hold, as_key, match
 from arctic_runtime.spark.statement import expression, name
@@ -79,12 +78,12 @@ def _found(rows: DataFrame, sought: Iterable[_Sought]) -> DataFrame:
 
 def _register(spark: SparkSession, part: Slice, rows: DataFrame) -> None:
     """The images of a part from its rows as they are now, and from what came and went in the whole source."""
-    shown = {"new": rows}
+    shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
         moved = spark.sql(render(part.changes))
         gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
         stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
         shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
-    for image in dict.fromkeys(scan.image for scan in part.scans):
-        shown[image].createOrReplaceTempView(name(image_view(image, part.part)))
+    for image, view in part.images.items():
+        shown[image].createOrReplaceTempView(name(view))

@@ -58,8 +58,8 @@ SURFACE = {
     "plan.incremental.slices": "Slice Wanted sliced",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
-    "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children column columns map_children "
-    "parts scans transformed used walk",
+    "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children columns "
+    "map_children scans sources walk",
     "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "
     "TARGET_PROPERTY format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",

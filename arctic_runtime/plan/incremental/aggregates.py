@@ -11,11 +11,11 @@ from sqlglot import exp
 from arctic_runtime.plan.incremental.average import average, is_averaged
 from arctic_runtime.plan.incremental.conditions import conjunction
 from arctic_runtime.plan.incremental.exact import digits, is_exact, is_whole
+from arctic_runtime.plan.incremental.expressions import Form, column, form
 from arctic_runtime.plan.incremental.extremes import Extreme, is_ordered
 from arctic_runtime.plan.incremental.inferred import type_of
 from arctic_runtime.plan.incremental.nulls import is_never_null
-from arctic_runtime.plan.incremental.scope import text
-from arctic_runtime.plan.incremental.tree import WEIGHT, column
+from arctic_runtime.plan.incremental.tree import WEIGHT
 
 
 @dataclass
@@ -23,15 +23,15 @@ class Kept:
     """Collects the totals that values are computed from: by its text, each one's name and what a row adds to it.
 
     `rows` is the total that is a group's number of rows, `never_null` are columns of the rows that are grouped, and
-    `is_one` says that there is one group, which may be empty. `extremes` are, by their text, those to keep and of what.
+    `is_one` says that there is one group, which may be empty. `extremes` are, by their form, those to keep and of what.
     """
 
     rows: str
     types: Mapping[str, str]
     never_null: frozenset[str]
     is_one: bool
-    made: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
-    extremes: dict[str, tuple[Extreme, exp.Expr]] = field(default_factory=dict)
+    made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
+    extremes: dict[tuple[str, Form], tuple[Extreme, exp.Expr]] = field(default_factory=dict)
 
     def count(self, condition: exp.Expr | None) -> exp.Column:
         """The number of rows for which a condition is true; without one, of all."""
@@ -56,11 +56,11 @@ class Kept:
         """The least or greatest of what is not null."""
         place = len(self.extremes) + 1
         new = Extreme(f"__arctic_extreme_{place}", kind, f"__arctic_gone_{place}")
-        found, _ = self.extremes.setdefault(f"{kind} {text(value)}", (new, value))
+        found, _ = self.extremes.setdefault((kind, form(value)), (new, value))
         return column(found.name)
 
     def _total(self, added: exp.Expr) -> exp.Column:
-        name, _ = self.made.setdefault(text(added), (f"__arctic_total_{len(self.made) + 1}", added))
+        name, _ = self.made.setdefault(form(added), (f"__arctic_total_{len(self.made) + 1}", added))
         return column(name)
 
 

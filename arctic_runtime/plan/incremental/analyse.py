@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.clauses import only_args
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.functions import parse
 from arctic_runtime.plan.incremental.likeness import common_type, is_same, mark_unlike
 from arctic_runtime.plan.incremental.prune import exactly, prune
@@ -44,9 +45,7 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     children,
-    column,
     columns,
-    used,
     walk,
 )
 

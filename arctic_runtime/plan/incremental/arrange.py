@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import conjunction
-from arctic_runtime.plan.incremental.scope import text
-from arctic_runtime.plan.incremental.tree import Filter, Join, Node, columns, used
+from arctic_runtime.plan.incremental.expressions import form, used
+from arctic_runtime.plan.incremental.tree import Filter, Join, Node, columns
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
@@ -46,11 +46,11 @@ def arrange(node: Node, conditions: Sequence[exp.Expr]) -> Node:
 
 def _factored(condition: exp.Or) -> list[exp.Expr]:
     branches = [conjuncts(branch) for branch in _branches(condition)]
-    shared = set.intersection(*({text(part) for part in branch} for branch in branches))
+    shared = set.intersection(*({form(part) for part in branch} for branch in branches))
     if not shared:
         return [condition]
-    common = {text(part): part for part in branches[0] if text(part) in shared}
-    rest = [conjunction(part for part in branch if text(part) not in shared) for branch in branches]
+    common = {form(part): part for part in branches[0] if form(part) in shared}
+    rest = [conjunction(part for part in branch if form(part) not in shared) for branch in branches]
     left = [part for part in rest if part is not None]
     return [*common.values(), exp.or_(*left)] if len(left) == len(rest) else list(common.values())
 
@@ -82,17 +82,14 @@ def _connected(parts: Sequence[Node], conditions: Iterable[exp.Expr]) -> Node:
 
 
 def _shares(conditions: Iterable[exp.Expr], have: set[str], more: set[str]) -> bool:
-    return any(
-        isinstance(condition, exp.EQ | exp.NullSafeEQ)
-        and have.intersection(used(condition))
-        and more.intersection(used(condition))
-        and (have | more).issuperset(used(condition))
-        for condition in conditions
-    )
+    read = (used(condition) for condition in conditions if isinstance(condition, exp.EQ | exp.NullSafeEQ))
+    return any(have.intersection(names) and more.intersection(names) and not set(names) - have - more for names in read)
 
 
 def _split(conditions: Iterable[exp.Expr], available: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """Those that read nothing but `available`, and the others."""
-    found = list(conditions)
-    here = [condition for condition in found if available.issuperset(used(condition))]
-    return here, [condition for condition in found if not available.issuperset(used(condition))]
+    here: list[exp.Expr] = []
+    others: list[exp.Expr] = []
+    for condition in conditions:
+        (here if available.issuperset(used(condition)) else others).append(condition)
+    return here, others

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import conjunction, equalities, plain
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.tree import (
     Filter,
     Given,
@@ -20,7 +21,6 @@ from arctic_runtime.plan.incremental.tree import (
     Project,
     Scan,
     SemiJoin,
-    column,
     columns,
     map_children,
     walk,

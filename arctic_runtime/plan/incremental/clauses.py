@@ -7,6 +7,7 @@ from collections.abc import Iterable, Set
 from sqlglot import exp
 
 from arctic_runtime.model.step import Reason
+from arctic_runtime.plan.incremental.expressions import parts
 from arctic_runtime.plan.incremental.functions import is_aggregate, is_generator
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 
@@ -44,4 +45,4 @@ def check_of_one_row(expression: exp.Expr, clause: str) -> None:
 
 def outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
     """An expression's nodes without those of the queries in it."""
-    return expression.walk(prune=lambda node: isinstance(node, exp.Query))
+    return parts(expression, whole=exp.Query)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.tree import column, used
+from arctic_runtime.plan.incremental.expressions import column, used
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     bare = condition.unnest()
     if isinstance(bare, exp.And):
         return (*conjuncts(bare.left), *conjuncts(bare.right))
-    return () if bare == exp.true() else (bare,)
+    return () if isinstance(bare, exp.Boolean) and bare.this else (bare,)
 
 
 def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
     """The condition that all parts are true; None for no parts."""
     found = tuple(parts)
-    return exp.and_(*found) if found else None
+    if len(found) < 2:
+        return found[0] if found else None
+    return exp.and_(*found)
 
 
 def equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:

@@ -18,8 +18,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
+from arctic_runtime.plan.incremental.expressions import parts
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.tree import parts
 from arctic_runtime.plan.reads import UNSTABLE, function_names
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
@@ -113,7 +113,7 @@ def parse(sql: str) -> exp.Query:
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise NotMaintained("UNPARSED", "the SQL is not one query")
     query = statements[0]
-    for node in query.walk():
+    for node in parts(query):
         node.pop_comments()
         _mark_unit(node)
         _name_fields(node)

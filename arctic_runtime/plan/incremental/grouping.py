@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, outside_queries
+from arctic_runtime.plan.incremental.expressions import Form, column, form, transformed, used
 from arctic_runtime.plan.incremental.functions import is_aggregate
 from arctic_runtime.plan.incremental.likeness import correspond
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.scope import Names, text
-from arctic_runtime.plan.incremental.tree import Aggregate, Node, Project, column, columns, transformed, used
+from arctic_runtime.plan.incremental.scope import Names
+from arctic_runtime.plan.incremental.tree import Aggregate, Node, Project, columns
 
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
@@ -52,7 +53,7 @@ def group(
     call_names = [names.fresh(_call_name(call), names.type_of(call)) for call in asked]
     aggregates = tuple(zip(call_names, lifted[len(wanted) :], strict=True))
     child = _with_keys(node, computed, [*key_names.values()], [value for _, value in aggregates])
-    known = key_names | {text(call): name for call, name in zip(asked, call_names, strict=True)}
+    known = key_names | {form(call): name for call, name in zip(asked, call_names, strict=True)}
     aggregate = Aggregate(child, tuple(dict.fromkeys(key_names.values())), aggregates)
     kinds = frozenset(type(of) for of in (*wanted, *asked))
     above = tuple(_above(value, known, kinds, node) for value in expressions)
@@ -88,19 +89,19 @@ def _side_inside(condition: exp.Expr, inside: set[str], names: Names) -> exp.Exp
 
 def calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The aggregates that a group's rows are asked for, each once, without those of window functions."""
-    found: dict[str, exp.Expr] = {}
+    found: dict[Form, exp.Expr] = {}
     for expression in expressions:
         _collect(expression, found)
     return list(found.values())
 
 
-def _collect(node: exp.Expr, found: dict[str, exp.Expr]) -> None:
+def _collect(node: exp.Expr, found: dict[Form, exp.Expr]) -> None:
     """Finds calls outermost first; that of a window function is none, but its arguments may hold some."""
     if isinstance(node, exp.Query):
         return
     if is_aggregate(node):
         _check_not_nested(node)
-        found.setdefault(text(node), node)
+        found.setdefault(form(node), node)
         return
     for child in _inner(node):
         _collect(child, found)
@@ -139,18 +140,18 @@ def _lift_all(expressions: Sequence[exp.Expr], node: Node, lift: Lift) -> tuple[
 
 def _named_keys(
     written: Sequence[exp.Expr], lifted: Sequence[exp.Expr], names: Names
-) -> tuple[dict[str, str], list[tuple[str, exp.Expr]]]:
-    """The column of each key by its text, and those columns that are yet to be computed."""
-    found: dict[str, str] = {}
+) -> tuple[dict[Form, str], list[tuple[str, exp.Expr]]]:
+    """The column of each key by its form, and those columns that are yet to be computed."""
+    found: dict[Form, str] = {}
     computed = []
     for key, value in zip(written, lifted, strict=True):
-        if text(key) in found:
+        if form(key) in found:
             continue
         if isinstance(value, exp.Column):
-            found[text(key)] = value.name
+            found[form(key)] = value.name
         else:
             made = names.fresh("key", names.type_of(value))
-            found[text(key)] = made
+            found[form(key)] = made
             computed.append((made, value))
     return found, computed
 
@@ -166,7 +167,7 @@ def _with_keys(
     return Project(node, (*kept, *computed))
 
 
-def _above(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[exp.Expr]], below: Node) -> exp.Expr:
+def _above(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[type[exp.Expr]], below: Node) -> exp.Expr:
     found = _rewritten(value, known, kinds)
     lost = set(columns(below)).intersection(used_outside(found)).difference(known.values())
     if lost:
@@ -174,7 +175,7 @@ def _above(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[exp.
     return found
 
 
-def _rewritten(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
+def _rewritten(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
     """The expression with keys and calls, which are of some `kinds`, replaced by the aggregate's columns.
 
     Literals need no replacing.
@@ -182,7 +183,7 @@ def _rewritten(value: exp.Expr, known: Mapping[str, str], kinds: frozenset[type[
 
     def visit(node: exp.Expr) -> exp.Expr:
         is_other = type(node) not in kinds or isinstance(node, exp.Literal) or _is_windows_own(node)
-        made = None if is_other else known.get(text(node))
+        made = None if is_other else known.get(form(node))
         if made is not None:
             return column(made)
         return node.copy() if isinstance(node, exp.Query) else node

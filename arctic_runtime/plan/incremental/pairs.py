@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.conditions import conjuncts, equalities
+from arctic_runtime.plan.incremental.expressions import used
 from arctic_runtime.plan.incremental.rules import pair
 from arctic_runtime.plan.incremental.rules.pair import Paired
 from arctic_runtime.plan.incremental.rules.terms import changes, select
@@ -24,7 +25,6 @@ from arctic_runtime.plan.incremental.tree import (
     Window,
     columns,
     scans,
-    used,
     walk,
 )
 from arctic_runtime.plan.incremental.unique import is_one_partner

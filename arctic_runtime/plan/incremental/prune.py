@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 from typing_extensions import assert_never
 
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -23,9 +24,7 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
-    column,
     columns,
-    used,
 )
 
 

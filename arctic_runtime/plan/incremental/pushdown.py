@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import conjunction, conjuncts, replaced
+from arctic_runtime.plan.incremental.expressions import used
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -24,7 +25,6 @@ from arctic_runtime.plan.incremental.tree import (
     Window,
     columns,
     map_children,
-    used,
 )
 
 _Conditions = tuple[exp.Expr, ...]
@@ -91,9 +91,12 @@ def _joined(node: Join | SemiJoin, left: _Conditions, right: _Conditions, on: _C
 
 def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
     """Those that read only allowed columns, and the others; one that reads none stays where it is."""
-    found = tuple(conditions)
-    inside = tuple(part for part in found if used(part) and set(used(part)) <= set(allowed))
-    return inside, tuple(part for part in found if part not in inside)
+    inside: list[exp.Expr] = []
+    others: list[exp.Expr] = []
+    for part in conditions:
+        read = used(part)
+        (inside if read and set(allowed).issuperset(read) else others).append(part)
+    return tuple(inside), tuple(others)
 
 
 def _filtered(node: Node, conditions: _Conditions) -> Node:

@@ -8,6 +8,7 @@ from sqlglot import exp
 from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName, image_view
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -25,7 +26,6 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     beside,
-    column,
     columns,
 )
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Literal
 
 from sqlglot import exp
 
 from arctic_runtime.model.columns import Column, same_name
+from arctic_runtime.plan.incremental.expressions import column, transformed, used
 from arctic_runtime.plan.incremental.inferred import type_of
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.tree import Distinct, Node, Project, column, columns, transformed, used
+from arctic_runtime.plan.incremental.tree import Distinct, Node, Project, columns
 
 Field = tuple[str, str]
 """A name that a query can say, and the column of the tree that it stands for."""
@@ -54,6 +56,11 @@ class Source:
     fields: tuple[Field, ...]
     in_order: bool = True
 
+    @cached_property
+    def named(self) -> dict[str, list[str]]:
+        """The columns of the tree by the names that they go by here, in lower case."""
+        return by_name(self.fields)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -62,6 +69,11 @@ class Rows:
     node: Node
     visible: tuple[Field, ...]
     sources: tuple[Source, ...]
+
+    @cached_property
+    def named(self) -> dict[str, list[str]]:
+        """The same for names without qualifier."""
+        return by_name(self.visible)
 
 
 @dataclass(frozen=True)
@@ -142,8 +154,8 @@ class Context:
 def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
     """What a name stands for in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
     for depth in range(min(3, len(parts) - 1), -1, -1):
-        fields = _reached(rows, parts[:depth]) if depth else rows.visible
-        found = matching(fields, parts[depth])
+        where = _reached(rows, parts[:depth]) if depth else (rows,)
+        found = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
         if found:
             return _nested(one(found, ".".join(parts)), parts[depth + 1 :])
     return None
@@ -153,6 +165,14 @@ def matching(fields: Iterable[Field], name: str) -> tuple[str, ...]:
     """The columns of the tree that a name may stand for, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
+
+
+def by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
+    """The columns of the tree by the names that they go by, in lower case."""
+    found: dict[str, list[str]] = {}
+    for own, made in fields:
+        found.setdefault(own.lower(), []).append(made)
+    return found
 
 
 def one(found: tuple[str, ...], name: str) -> str:
@@ -199,13 +219,6 @@ def local(rows: Rows, outer: Lookup | None) -> Lookup:
     return lookup
 
 
-def text(expression: exp.Expr) -> str:
-    """What makes two resolved expressions the same one; most are columns, and have no other way to be written."""
-    if type(expression) is exp.Column and len(expression.parts) == 1:
-        return f"`{expression.name}`"
-    return expression.sql(dialect="spark", comments=False)
-
-
 def project(shape: Shape, names: Names) -> Derived:
     """The query with its select list applied; what pending conditions read of its rows stays at hand."""
     available = columns(shape.node)
@@ -225,8 +238,8 @@ def project(shape: Shape, names: Names) -> Derived:
     return Derived(Distinct(node) if shape.distinct else node, tuple(fields), shape.pending)
 
 
-def _reached(rows: Rows, qualifier: tuple[str, ...]) -> list[Field]:
-    return [found for source in rows.sources if reaches(source.qualifier, qualifier) for found in source.fields]
+def _reached(rows: Rows, qualifier: tuple[str, ...]) -> list[Source]:
+    return [source for source in rows.sources if reaches(source.qualifier, qualifier)]
 
 
 def _nested(made: str, inner: tuple[str, ...]) -> exp.Expr:

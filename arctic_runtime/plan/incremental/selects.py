@@ -10,6 +10,7 @@ from sqlglot import exp
 from arctic_runtime.model.columns import same_name
 from arctic_runtime.plan.incremental.arrange import arrange, conjuncts, filtered
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args, outside_queries
+from arctic_runtime.plan.incremental.expressions import Form, column, form, used
 from arctic_runtime.plan.incremental.functions import check_functions, is_aggregate, is_generator
 from arctic_runtime.plan.incremental.grouping import calls, group
 from arctic_runtime.plan.incremental.refusal import NotMaintained
@@ -24,11 +25,10 @@ from arctic_runtime.plan.incremental.scope import (
     one,
     reaches,
     resolve,
-    text,
 )
 from arctic_runtime.plan.incremental.sources import exploded, read_from
 from arctic_runtime.plan.incremental.subqueries import has_query, lift, restrict
-from arctic_runtime.plan.incremental.tree import Node, column, columns, used
+from arctic_runtime.plan.incremental.tree import Node, columns
 from arctic_runtime.plan.incremental.windowing import windowed, write_out
 
 _PARTS = frozenset(
@@ -168,7 +168,7 @@ def _with_aliases(rows: Rows, before: Sequence[_Item], outer: Lookup | None) -> 
 
 def _aliased(items: Sequence[_Item], name: str) -> list[exp.Expr]:
     found = [item.value for item in items if len(item.names) == 1 and same_name(item.names[0], name)]
-    return list({text(value): value for value in found}.values())
+    return list({form(value): value for value in found}.values())
 
 
 def _in_parentheses(value: exp.Expr) -> exp.Expr:
@@ -254,7 +254,7 @@ def _having(
     if clause is None:
         return []
     of_rows = local(rows, outer)
-    of_groups = _of_groups(items, {text(key) for key in keys}, rows, outer)
+    of_groups = _of_groups(items, {form(key) for key in keys}, rows, outer)
 
     def visit(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
@@ -270,15 +270,15 @@ def _having(
     return conjuncts(found)
 
 
-def _of_groups(items: Sequence[_Item], keys: set[str], rows: Rows, outer: Lookup | None) -> Lookup:
+def _of_groups(items: Sequence[_Item], keys: set[Form], rows: Rows, outer: Lookup | None) -> Lookup:
     """Finds a name of HAVING outside its aggregates: a key of the groups, or something selected."""
 
     def lookup(parts: tuple[str, ...]) -> exp.Expr | None:
         own = find(rows, parts)
         aliased = _aliased(items, parts[0]) if len(parts) == 1 else []
-        choices = {text(value): value for value in aliased}
-        if own is not None and (text(own) in keys or not aliased):
-            choices[text(own)] = own
+        choices = {form(value): value for value in aliased}
+        if own is not None and (form(own) in keys or not aliased):
+            choices[form(own)] = own
         if len(choices) > 1:
             raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} in HAVING could be several columns")
         found = next(iter(choices.values()), None)

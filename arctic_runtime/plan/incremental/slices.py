@@ -13,6 +13,7 @@ from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.conditions import Equality, equalities, plain
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import project, select
 from arctic_runtime.plan.incremental.tree import (
@@ -21,6 +22,7 @@ from arctic_runtime.plan.incremental.tree import (
     Explode,
     Filter,
     Given,
+    Image,
     Join,
     Node,
     OneRow,
@@ -31,7 +33,6 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     children,
-    column,
     columns,
     map_children,
     scans,
@@ -55,15 +56,27 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a source that are `wanted` in one way at least; `scans` of it read them, under the name `part`.
-
-    That is the name of no table, as no catalog is called like that.
-    """
+    """The rows of a source that are `wanted` in one way at least, which are given to trees in the place of `scans`."""
 
     source: TableName
-    part: TableName
+    name: str
     wanted: tuple[Wanted, ...]
     scans: tuple[Scan, ...]
+
+    @property
+    def images(self) -> dict[Image, str]:
+        """The images of the part that trees read, and the names under which they are given."""
+        return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
+
+    def over(self, tree: Node) -> Node:
+        """The same tree, reading the part in the place of its source; changes it reads as before."""
+        if isinstance(tree, Scan):
+            return self._given(tree) if _read(tree, self.source) else tree
+        return map_children(tree, self.over)
+
+    def _given(self, scan: Scan) -> Node:
+        rows = Given(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
+        return Project(rows, tuple((made, column(own)) for made, own in scan.fields))
 
     @property
     def whole(self) -> Scan:
@@ -93,14 +106,14 @@ def sliced(trees: Sequence[Node], sources: Iterable[TableName]) -> tuple[tuple[N
     """
     found: list[Slice] = []
     for source in sources:
-        made = _slices(trees, source, [one.part for one in found])
+        made = _slices(trees, source, found)
         if made:
-            trees = [_over(tree, made[-1]) for tree in trees]
+            trees = [made[-1].over(tree) for tree in trees]
             found.extend(made)
     return tuple(trees), tuple(found)
 
 
-def _slices(trees: Sequence[Node], source: TableName, few: Sequence[TableName], depth: int = 1) -> tuple[Slice, ...]:
+def _slices(trees: Sequence[Node], source: TableName, few: Sequence[Slice], depth: int = 1) -> tuple[Slice, ...]:
     """The part of a source, after the one that tells what is wanted of it where that takes another look at it."""
     found = _wanted(trees, source, few)
     if not found:
@@ -110,16 +123,17 @@ def _slices(trees: Sequence[Node], source: TableName, few: Sequence[TableName], 
     if again and not helpers:
         return ()
     if helpers:
-        found = tuple(replace(one, values=_over(one.values, helpers[-1])) for one in found)
-    return (*helpers, _slice(trees, source, found, len(few) + len(helpers)))
+        found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
+    read = tuple(scan for tree in trees for scan in _read(tree, source))
+    return (*helpers, Slice(source, f"__arctic_part_{len(few) + len(helpers)}", found, read))
 
 
-def _wanted(trees: Iterable[Node], source: TableName, few: Collection[TableName]) -> tuple[Wanted, ...] | None:
+def _wanted(trees: Iterable[Node], source: TableName, few: Iterable[Slice]) -> tuple[Wanted, ...] | None:
     """Which rows of a source, of any image of it, the trees can need; None if they can need all.
 
-    Of the sources `few` no more is read than what has changed and its partners.
+    The parts `few` hold no more than what has changed and its partners.
     """
-    asked = _Asked(source, frozenset(few))
+    asked = _Asked(source, frozenset(name for part in few for name in part.images.values()))
     try:
         for tree in trees:
             asked.visit(tree, ())
@@ -128,21 +142,9 @@ def _wanted(trees: Iterable[Node], source: TableName, few: Collection[TableName]
     return tuple(dict.fromkeys(asked.found))
 
 
-def _slice(trees: Sequence[Node], source: TableName, found: tuple[Wanted, ...], number: int) -> Slice:
-    part = replace(source, catalog=f"__arctic_part_{number}")
-    return Slice(source, part, found, tuple(scan for tree in trees for scan in _read(tree, source)))
-
-
 def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
     """Where a tree reads rows of a source, not only its changes."""
     return tuple(scan for scan in scans(tree) if scan.source == source and scan.reads_rows)
-
-
-def _over(tree: Node, part: Slice) -> Node:
-    """The same tree, reading a part in the place of its source; changes it reads as before."""
-    if isinstance(tree, Scan):
-        return replace(tree, source=part.part) if _read(tree, part.source) else tree
-    return map_children(tree, lambda child: _over(child, part))
 
 
 class _AllOfIt(Exception):
@@ -166,7 +168,7 @@ class _Asked:
     """Looks for what is needed of a source; each of what is sought of a tree is enough by itself."""
 
     source: TableName
-    few: frozenset[TableName]
+    few: frozenset[str]
     found: list[Wanted] = field(default_factory=list)
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
@@ -245,10 +247,10 @@ class _Asked:
 
     def _is_small(self, node: Node) -> bool:
         match node:
-            case Scan(source=source):
-                return not node.reads_rows or source in self.few
-            case Given():
-                return False
+            case Scan():
+                return not node.reads_rows
+            case Given(name=name):
+                return name in self.few
             case OneRow():
                 return True
             case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():

@@ -11,6 +11,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args
 from arctic_runtime.plan.incremental.conditions import conjunction
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.functions import check_functions, is_generator, parse
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import (
@@ -39,7 +40,6 @@ from arctic_runtime.plan.incremental.tree import (
     Scan,
     SemiJoin,
     UnionAll,
-    column,
     columns,
 )
 

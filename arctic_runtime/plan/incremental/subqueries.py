@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import conjunction
+from arctic_runtime.plan.incremental.expressions import column, parts, used
 from arctic_runtime.plan.incremental.functions import value_when_empty
 from arctic_runtime.plan.incremental.grouping import calls, correlation
 from arctic_runtime.plan.incremental.nulls import is_never_null, never_null
@@ -27,10 +28,7 @@ from arctic_runtime.plan.incremental.tree import (
     Scan,
     SemiJoin,
     Window,
-    column,
     columns,
-    parts,
-    used,
 )
 
 

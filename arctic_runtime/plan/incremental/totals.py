@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.aggregates import Kept, total
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.extremes import (
     Extreme,
     Values,
@@ -34,7 +35,6 @@ from arctic_runtime.plan.incremental.tree import (
     Node,
     Project,
     SemiJoin,
-    column,
     columns,
     map_children,
     scans,

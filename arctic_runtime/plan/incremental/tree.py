@@ -183,8 +183,8 @@ def columns(node: Node) -> tuple[str, ...]:
     return found
 
 
-_COLUMNS = "_columns"
-"""Where a node keeps its columns, once they are worked out: rules ask for them again and again."""
+_COLUMNS, _SOURCES = "_columns", "_sources"
+"""Where a node keeps these, once they are worked out: rules ask for them again and again."""
 
 
 def _columns(node: Node) -> tuple[str, ...]:
@@ -258,9 +258,11 @@ def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
 
 def walk(node: Node) -> Iterator[Node]:
     """A node and everything below it, the node first."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting.extend(reversed(children(found)))
 
 
 def scans(node: Node) -> tuple[Scan, ...]:
@@ -268,32 +270,11 @@ def scans(node: Node) -> tuple[Scan, ...]:
     return tuple(found for found in walk(node) if isinstance(found, Scan))
 
 
-def column(name: str) -> exp.Column:
-    """An expression that is one column of the tree."""
-    return exp.Column(this=exp.Identifier(this=name, quoted=True))
-
-
-def transformed(expression: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """sqlglot's `transform`, which leaves the expression as it is; most are plain columns, with nothing below them."""
-    return visit(expression.copy()) if isinstance(expression, exp.Column) else expression.transform(visit)
-
-
-def parts(expression: exp.Expr) -> list[exp.Expr]:
-    """An expression and everything in it, level by level: sqlglot's `walk`, in half of its time."""
-    found = [expression]
-    for node in found:
-        for held in node.args.values():
-            if isinstance(held, exp.Expr):
-                found.append(held)
-            elif isinstance(held, list):
-                found.extend(part for part in held if isinstance(part, exp.Expr))
+def sources(node: Node) -> frozenset[TableName]:
+    """What is read below a node."""
+    kept = vars(node)
+    if _SOURCES not in kept:
+        own = (node.source,) if isinstance(node, Scan) else ()
+        kept[_SOURCES] = frozenset(own).union(*map(sources, children(node)))
+    found: frozenset[TableName] = kept[_SOURCES]
     return found
-
-
-def used(expression: exp.Expr | None) -> tuple[str, ...]:
-    """The names of the columns that an expression reads, each once."""
-    if expression is None:
-        return ()
-    if type(expression) is exp.Column:
-        return (expression.name,)
-    return tuple(dict.fromkeys(part.name for part in parts(expression) if isinstance(part, exp.Column)))

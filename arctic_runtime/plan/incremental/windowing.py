@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.clauses import outside_queries
+from arctic_runtime.plan.incremental.expressions import Form, column, form, parts, transformed
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.scope import Names, text
-from arctic_runtime.plan.incremental.tree import Node, Project, Window, column, columns, transformed
+from arctic_runtime.plan.incremental.scope import Names
+from arctic_runtime.plan.incremental.tree import Node, Project, Window, columns
 
 _SPECIFIED = ("partition_by", "order", "spec")
 
@@ -25,13 +26,14 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
             return _written_out(node, known)
         return node
 
-    return expression.transform(visit) if expression.find(exp.Window) else expression
+    has_window = any(isinstance(part, exp.Window) for part in parts(expression))
+    return expression.transform(visit) if has_window else expression
 
 
 def windowed(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
     """The node with the columns of all window functions, and the expressions in their terms."""
     calls = {
-        text(found): found
+        form(found): found
         for expression in expressions
         for found in outside_queries(expression)
         if isinstance(found, exp.Window)
@@ -65,20 +67,20 @@ def _copies(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp.Exp
     }
 
 
-def _partitioned(node: Node, calls: Sequence[exp.Window], names: Names) -> tuple[Node, dict[str, tuple[str, ...]]]:
+def _partitioned(node: Node, calls: Sequence[exp.Window], names: Names) -> tuple[Node, dict[Form, tuple[str, ...]]]:
     """The node with every expression that a window partitions by as a column, and each window's partition."""
-    computed: dict[str, tuple[str, exp.Expr]] = {}
+    computed: dict[Form, tuple[str, exp.Expr]] = {}
     for call in calls:
         for key in call.args.get("partition_by") or []:
-            if not isinstance(key, exp.Column) and text(key) not in computed:
-                computed[text(key)] = (names.fresh("partition", names.type_of(key)), key)
+            if not isinstance(key, exp.Column) and form(key) not in computed:
+                computed[form(key)] = (names.fresh("partition", names.type_of(key)), key)
     if computed:
         node = Project(node, (*((name, column(name)) for name in columns(node)), *computed.values()))
     found = {}
     for call in calls:
         keys = call.args.get("partition_by") or []
-        own = {key.name if isinstance(key, exp.Column) else computed[text(key)][0] for key in keys}
-        found[text(call)] = tuple(sorted(own))
+        own = {key.name if isinstance(key, exp.Column) else computed[form(key)][0] for key in keys}
+        found[form(call)] = tuple(sorted(own))
     return node, found
 
 
@@ -88,10 +90,10 @@ def _over(call: exp.Window, partition: Sequence[str]) -> exp.Expr:
     return found
 
 
-def _replaced(expression: exp.Expr, made: Mapping[str, str]) -> exp.Expr:
+def _replaced(expression: exp.Expr, made: Mapping[Form, str]) -> exp.Expr:
     def visit(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node.copy()
-        return column(made[text(node)]) if isinstance(node, exp.Window) else node
+        return column(made[form(node)]) if isinstance(node, exp.Window) else node
 
     return transformed(expression, visit)

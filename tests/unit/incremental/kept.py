@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.analyse import Analysed
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Facts, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import input_name, query
 from arctic_runtime.plan.incremental.rules.terms import at
 from arctic_runtime.plan.incremental.totals import ROWS, TOTALS, Totals
-from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Node, column, columns
+from arctic_runtime.plan.incremental.tree import WEIGHT, Image, Node, columns
 from tests.unit.incremental.duck import CATALOG, SCHEMA
 
 IMAGES: tuple[Image, ...] = ("old", "new", "either", "delta")

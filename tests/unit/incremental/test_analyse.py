@@ -14,6 +14,7 @@ from sqlglot import exp
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, analyse
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import input_name, query, render
@@ -28,7 +29,6 @@ from arctic_runtime.plan.incremental.tree import (
     Scan,
     UnionAll,
     Window,
-    column,
     columns,
     scans,
     walk,

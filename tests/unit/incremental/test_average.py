@@ -12,7 +12,7 @@ import pytest
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.average import average, is_averaged
-from arctic_runtime.plan.incremental.tree import column
+from arctic_runtime.plan.incremental.expressions import column
 
 MOST = 38
 WIDE = Context(prec=200, rounding=ROUND_HALF_UP)

@@ -15,24 +15,14 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, analyse
 from arctic_runtime.plan.incremental.conditions import Equality, equalities
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.functions import parse
 from arctic_runtime.plan.incremental.likeness import common_type, correspond, mark_unlike
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import input_name, query, render
 from arctic_runtime.plan.incremental.scope import Names
-from arctic_runtime.plan.incremental.tree import (
-    WEIGHT,
-    Filter,
-    Join,
-    Node,
-    Project,
-    SemiJoin,
-    column,
-    columns,
-    scans,
-    walk,
-)
+from arctic_runtime.plan.incremental.tree import WEIGHT, Filter, Join, Node, Project, SemiJoin, columns, scans, walk
 from tests.unit.incremental.duck import CATALOG, SCHEMA, connect, fetch, load, rows
 from tests.unit.incremental.trees import condition, netted
 

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.totals import Totals
@@ -22,7 +23,6 @@ from arctic_runtime.plan.incremental.tree import (
     SemiJoin,
     UnionAll,
     Window,
-    column,
     columns,
     scans,
     walk,

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import Facts, maintain
 from arctic_runtime.plan.incremental.pairs import Pairs, pairs
 from arctic_runtime.plan.incremental.rules.terms import at
@@ -30,7 +31,6 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     before,
-    column,
     columns,
     map_children,
     walk,

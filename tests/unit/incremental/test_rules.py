@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
 from arctic_runtime.plan.incremental.rules.restrict import restrict
@@ -27,7 +28,6 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
-    column,
     columns,
     scans,
     walk,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from arctic_runtime.plan.incremental.conditions import conjunction, conjuncts, constants, equalities, links
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
@@ -20,7 +21,6 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
-    column,
 )
 from arctic_runtime.plan.incremental.unique import is_unique, unique_keys
 from tests.unit.incremental.trees import HEAP, ONE, TWO, condition

@@ -9,11 +9,10 @@ import duckdb
 import pytest
 
 from arctic_runtime.plan.incremental.conditions import conjunction, same
-from arctic_runtime.plan.incremental.render import input_name
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
 from arctic_runtime.plan.incremental.rules.terms import present
 from arctic_runtime.plan.incremental.slices import Slice, Wanted, sliced
-from arctic_runtime.plan.incremental.tree import Image, Join, Node, Scan, SemiJoin, columns, scans
+from arctic_runtime.plan.incremental.tree import Given, Image, Join, Node, Scan, SemiJoin, columns, scans, walk
 from tests.unit.incremental import duck
 from tests.unit.incremental.trees import (
     HEAP,
@@ -29,7 +28,6 @@ from tests.unit.incremental.trees import (
     store,
 )
 
-IMAGES: tuple[Image, ...] = ("new", "old", "either")
 SOURCE = {source.name: source for source in SOURCES}
 
 TO_ONE = Join("inner", TWO.scan("t"), ONE.scan("o"), condition("`t.a` = `o.id`"))
@@ -46,8 +44,8 @@ def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
     """The tree over its parts, which are loaded."""
     (found,), parts = sliced((tree,), [source.name for source in SOURCES])
     for part in parts:
-        for image in IMAGES:
-            store(con, input_name(part.part, image), SOURCE[part.source].fields, _least(con, part, image))
+        for image, name in part.images.items():
+            store(con, name, SOURCE[part.source].fields, _least(con, part, image))
     return found
 
 
@@ -82,8 +80,9 @@ def test_parts_are_enough_for_what_is_touched(con: duckdb.DuckDBPyConnection, se
 
 
 def read(tree: Node) -> list[str]:
-    """The images that a tree reads, in order."""
-    return [f"{scan.source.name} {scan.image}" for scan in scans(tree)]
+    """The images and the parts that a tree reads, in order."""
+    found = (node for node in walk(tree) if isinstance(node, Scan | Given))
+    return [node.name if isinstance(node, Given) else f"{node.source.name} {node.image}" for node in found]
 
 
 def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:
@@ -101,7 +100,7 @@ def test_what_is_found_by_a_key_is_told_without_the_partners_of_the_rows_that_te
     )
     _, parts = sliced((present(delta(tree, ALL)),), (HEAP.name, ONE.name))
     assert [part.source.name for part in parts] == ["heap", "one"]
-    assert {tuple(read(one.values)) for one in parts[1].wanted} == {("heap delta", "heap new")}
+    assert {tuple(read(one.values)) for one in parts[1].wanted} == {("heap delta", parts[0].images["new"])}
 
 
 ON_KEY = condition("`h.a` = `o.id`")

@@ -14,6 +14,7 @@ import pytest
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import input_name
@@ -29,7 +30,6 @@ from arctic_runtime.plan.incremental.tree import (
     SemiJoin,
     UnionAll,
     Window,
-    column,
     columns,
     scans,
     walk,

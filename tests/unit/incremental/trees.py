@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.render import input_name, query
 from arctic_runtime.plan.incremental.rules.terms import at
 from arctic_runtime.plan.incremental.tree import (
@@ -37,7 +38,6 @@ from arctic_runtime.plan.incremental.tree import (
     SetOperation,
     UnionAll,
     Window,
-    column,
     columns,
     scans,
     walk,

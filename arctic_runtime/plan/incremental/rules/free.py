@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from typing_extensions import assert_never
 
+from arctic_runtime.plan.incremental.expressions import used
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -22,7 +23,6 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     columns,
-    used,
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, old
 from arctic_runtime.plan.incremental.rules.partners import (
     expressible,
@@ -17,7 +18,7 @@ from arctic_runtime.plan.incremental.rules.partners import (
     touched_by,
 )
 from arctic_runtime.plan.incremental.rules.terms import present, project, select, union, weighted
-from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, column, columns
+from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, columns
 from arctic_runtime.plan.incremental.unique import is_one_partner
 
 

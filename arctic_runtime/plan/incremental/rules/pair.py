@@ -13,6 +13,7 @@ from typing import Literal
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import conjunction, conjuncts, plain, replaced
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.rules.terms import project
 from arctic_runtime.plan.incremental.tree import (
     HAS_AFTER,
@@ -23,9 +24,7 @@ from arctic_runtime.plan.incremental.tree import (
     Scan,
     SemiJoin,
     before,
-    column,
     columns,
-    used,
 )
 
 Kept = Literal["inner", "left"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.rules.free import free
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, new, old, some
 from arctic_runtime.plan.incremental.rules.restrict import restrict
@@ -20,9 +21,7 @@ from arctic_runtime.plan.incremental.tree import (
     SemiJoin,
     SetOperation,
     Window,
-    column,
     columns,
-    used,
     walk,
 )
 

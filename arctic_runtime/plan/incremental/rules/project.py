@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.rules.free import free
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, some
 from arctic_runtime.plan.incremental.rules.terms import present, project, select, weighted
-from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Filter, Node, Project, column, columns, used
+from arctic_runtime.plan.incremental.tree import WEIGHT, Explode, Filter, Node, Project, columns
 
 _Read = Callable[[Node, Names], Node | None]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, has_changes, old
 from arctic_runtime.plan.incremental.rules.partners import (
     pairs_by_right,
@@ -14,7 +15,7 @@ from arctic_runtime.plan.incremental.rules.partners import (
     touched_by,
 )
 from arctic_runtime.plan.incremental.rules.terms import present, project, union, weighted
-from arctic_runtime.plan.incremental.tree import WEIGHT, Node, SemiJoin, column, columns
+from arctic_runtime.plan.incremental.tree import WEIGHT, Node, SemiJoin, columns
 from arctic_runtime.plan.incremental.unique import is_one_partner
 
 

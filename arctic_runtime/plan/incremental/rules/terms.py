@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.tree import (
     WEIGHT,
     Image,
@@ -15,17 +16,15 @@ from arctic_runtime.plan.incremental.tree import (
     Project,
     Scan,
     UnionAll,
-    column,
     columns,
     map_children,
-    scans,
-    used,
+    sources,
 )
 
 
 def changes(node: Node, changed: frozenset[TableName]) -> bool:
     """Whether anything that a tree reads has changed."""
-    return any(scan.source in changed for scan in scans(node))
+    return not changed.isdisjoint(sources(node))
 
 
 def at(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
@@ -50,8 +49,8 @@ def rename(node: Node, names: Sequence[str]) -> Node:
 
 def project(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
     """A projection, without one that changes nothing, and folded into one below where it only picks columns."""
-    is_same = [value == column(name) for name, value in expressions]
-    if all(is_same) and tuple(name for name, _ in expressions) == columns(node):
+    is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
+    if is_same and tuple(name for name, _ in expressions) == columns(node):
         return node
     if isinstance(node, Project) and all(isinstance(value, exp.Column) or not used(value) for _, value in expressions):
         below = dict(node.expressions)
