@@ -80,4 +80,5 @@ def used(expression: exp.Expr | None) -> tuple[str, ...]:
         return ()
     if type(expression) is exp.Column:
         return (expression.name,)
-    return tuple(dict.fromkeys(part.name for part in parts(expression) if isinstance(part, exp.Column)))
+    found = parts(expression, whole=exp.Column)
+    return tuple(dict.fromkeys([part.name for part in found if isinstance(part, exp.Column)]))

@@ -116,6 +116,8 @@ def _has_one_value(of_type: str | None, other_type: str | None, other: exp.Expr)
 
 
 def _of(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool) -> exp.Expr:
+    if not left and not right:
+        return equality
     sides = ((equality.this, left), (equality.expression, right))
     one, other = (exp.Coalesce(this=side.copy(), expressions=[]) if asked else side.copy() for side, asked in sides)
     return type(equality)(this=one, expression=other)
