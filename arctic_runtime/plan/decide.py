@@ -164,7 +164,8 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
             f"  in the model: {key_text(model.config.primary_key)}\n"
-            "  what to do: give the model another alias, or drop the table and its change table"
+            "  what to do: write the key as it is in the table; to have another one, give the model another alias, or "
+            "drop the table and its change table"
         )
 
 
