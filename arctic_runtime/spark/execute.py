@@ -87,6 +87,9 @@ _TABLE_DEFAULTS = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.parquet.compression-codec": "zstd",
+    # A writer tries a dictionary for each column of each row group, and gives up where that grows larger. Of the many
+    # small row groups here, trying Iceberg's 2 MiB takes a third of the time of a write and makes files no smaller.
+    "write.parquet.dict-size-bytes": str(32 * 1024),
 }
 # A base that is partitioned as well as bucketed is not shuffled either.
 JOINED_AS_IT_LIES = {
