@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cost import FADES, MERGED_SECONDS, ROW_SECONDS, SCAN_SECONDS, Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import (
+    CHANGE_SECONDS,
+    FADES,
+    MERGED_SECONDS,
+    ROW_SECONDS,
+    RUN_SECONDS,
+    SCAN_SECONDS,
+    Estimate,
+    Past,
+    Way,
+    estimates,
+)
 from arctic_runtime.plan.incremental.tree import Image, Scan
 
 FACTS, PLACES = TableName("lake", "ods", "facts"), TableName("lake", "ods", "places")
@@ -39,7 +50,7 @@ def ways(*scans: Scan, history: tuple[Past, ...] = ()) -> dict[Way, Estimate]:
 def test_everything_is_read_once_and_compared_with_what_there_is() -> None:
     (found,) = estimates(STATES, WINDOWS, None, 700_000, ())
     assert (found.way, found.scans, found.rows) == ("full", 3, 6_000_000)
-    assert found.seconds == pytest.approx(3 * SCAN_SECONDS + 6_000_000 * ROW_SECONDS)
+    assert found.seconds == pytest.approx(RUN_SECONDS + 3 * SCAN_SECONDS + 6_000_000 * ROW_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +64,9 @@ def test_what_came_and_went_is_read_from_the_log(image: Image, scans: int, rows:
 
 def test_changes_of_several_commits_cost_more_than_to_be_read_once_for_each_source() -> None:
     once, twice = ways(scan(FACTS, "delta"))["incremental"], ways(*[scan(FACTS, "delta")] * 2)["incremental"]
-    assert once.seconds == pytest.approx(SCAN_SECONDS + 3_000 * (ROW_SECONDS + MERGED_SECONDS), abs=0.001)
-    assert twice.seconds == pytest.approx(2 * (SCAN_SECONDS + 3_000 * ROW_SECONDS) + 3_000 * MERGED_SECONDS, abs=0.001)
+    read = SCAN_SECONDS + 3_000 * (ROW_SECONDS + CHANGE_SECONDS)
+    assert once.seconds == pytest.approx(RUN_SECONDS + read + 3_000 * MERGED_SECONDS, abs=0.001)
+    assert twice.seconds == pytest.approx(RUN_SECONDS + 2 * read + 3_000 * MERGED_SECONDS, abs=0.001)
     last = {**WINDOWS, str(FACTS): Window(str(FACTS), Version("uuid", 1, 1), Version("uuid", 2, 2))}
     (of_one_commit,) = (way for way in estimates(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000)
     assert of_one_commit.merged == 0
