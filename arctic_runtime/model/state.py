@@ -168,6 +168,16 @@ class SourceState:
         """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
         return self.keeps(version) or (version is not None and version.sequence >= self.trimmed)
 
+    def base_before(self, version: Version) -> tuple[int, Version] | None:
+        """The snapshot of the newest base that is kept and holds no change after a version; None where none is."""
+        found = [(snapshot, merged) for snapshot, merged in self.bases if merged.sequence <= version.sequence]
+        return found[-1] if found and self.base else None
+
+    def unmerged_at(self, version: Version) -> int:
+        """How many change rows up to a version are not in that base; 0 for a table without a change table."""
+        found = self.base_before(version)
+        return self.rows_in(Window(str(self.name), found[1], version)) if found else 0
+
     def between(self, window: Window) -> tuple[Commit, ...]:
         """The commits of a window, oldest first."""
         after = window.start.sequence if window.start else -1

@@ -39,6 +39,8 @@ PAIRED_ROWS = 1_000_000
 """A table with more rows is not read twice, for what a changed row finds there now and for what it found before."""
 READ_AGAIN = 30_000_000
 """Where terms of a plan read so many rows of a source that another has read, what all of them need is read once."""
+LAID_OVER_ROWS = 3_000_000
+"""Of a table with more rows, and changes that are not merged, a plan's rows are found before changes are laid over."""
 CHANGELOG = "arctic.changelog"
 """In the summary of a commit whose change rows do not tell what rows were before."""
 MOST_COMPARED = 1_000_000
@@ -92,7 +94,7 @@ class Increment:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
         trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
-        read = (*trees, *(tree for part in self.slices for tree in part.trees))
+        read = (*trees, *(tree for part in self.slices for tree in (part.whole, *part.trees)))
         return tuple(scan for tree in read for scan in scans(tree))
 
     def reads(self, upstreams: Upstreams) -> int:
@@ -137,21 +139,26 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
     facts = replace(
         _facts(model, upstreams, analysed, rows), paired=_paired(upstreams, changed), small=_small(upstreams)
     )
-    maintenance, slices = _sliced(maintain(analysed.tree, key, sources, facts), upstreams)
+    maintenance, slices = _sliced(maintain(analysed.tree, key, sources, facts), upstreams, windows)
     return Increment(maintenance, analysed.outputs, key, analysed.tree, sources, slices)
 
 
-def _sliced(maintenance: Maintenance, upstreams: Upstreams) -> tuple[Maintenance, tuple[Slice, ...]]:
-    """The same, over parts of sources that it would read several times, the largest first."""
+def _sliced(
+    maintenance: Maintenance, upstreams: Upstreams, windows: Mapping[str, Window]
+) -> tuple[Maintenance, tuple[Slice, ...]]:
+    """The same, over parts of sources of which that saves much, the largest first."""
     tree = _following(maintenance)
     read = [scan for scan in scans(tree) if scan.reads_rows]
-    again: dict[TableName, int] = {}
+    saved: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
         state = upstreams.states[str(source)]
-        has_key = all(scan.key for scan in read if scan.source == source)
-        if state is not None and has_key and (times - 1) * state.rows > READ_AGAIN:
-            again[source] = (times - 1) * state.rows
-    (found,), slices = sliced((tree,), sorted(again, key=lambda source: -again[source]))
+        if state is None or not all(scan.key for scan in read if scan.source == source):
+            continue
+        again = (times - 1) * state.rows
+        is_laid_over = state.rows > LAID_OVER_ROWS and state.unmerged_at(windows[str(source)].end) > 0
+        if again > READ_AGAIN or is_laid_over:
+            saved[source] = again + is_laid_over * state.rows
+    (found,), slices = sliced((tree,), sorted(saved, key=lambda source: -saved[source]))
     return _following_by(maintenance, found), slices
 
 

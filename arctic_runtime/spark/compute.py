@@ -104,7 +104,7 @@ class Computation:
     def compute(self) -> Computed:
         """The change rows; nothing that anybody reads is written. Call it inside `held`."""
         if self.schema_only:
-            return Computed(state_changes(self.query.limit(0), None, self.shape, self.context.now_literal))
+            return Computed(state_changes(self.query.limit(0), None, self.shape))
         if self.model.config.input == "changes":
             return self._folded()
         if self.decision.increment is None:
@@ -118,7 +118,7 @@ class Computation:
     def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
         old = current_rows(self.spark, self.model, self.context.state)
-        rows = state_changes(self.query, old, self.shape, self.context.now_literal)
+        rows = state_changes(self.query, old, self.shape)
         return Computed(rows, is_gathered=old is None, is_pinned=False)
 
     def _given_up(self) -> Computed:
@@ -136,7 +136,7 @@ class Computation:
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
                     return self._looked_up(moved.where(F.col(WEIGHT) > 0).drop(WEIGHT), moved)
-                return Computed(delta_changes(moved, WEIGHT, self.shape, self.context.now_literal), is_gathered=True)
+                return Computed(delta_changes(moved, WEIGHT, self.shape), is_gathered=True)
             case Pairs(rows):
                 pairs = increments.paired(self.spark, rows, increment, self.query)
                 if self.shape.keeps_more:
@@ -144,7 +144,7 @@ class Computation:
                     return self._looked_up(
                         pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
                     )
-                return Computed(pair_changes(pairs, self.shape, self.context.now_literal), is_gathered=True)
+                return Computed(pair_changes(pairs, self.shape), is_gathered=True)
             case Totals() as plan:
                 return self._added_up(increment, plan)
             case Units() as units:
@@ -156,7 +156,7 @@ class Computation:
         needed = (*trees, *(tree for part in parts for tree in part.trees))
         increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold)
         if not self._sliced:
-            slices.register(self.spark, parts, self._hold)
+            slices.register(self.spark, parts, self.upstreams, self.decision.windows, self._hold)
             self._sliced.extend(parts)
 
     def _added_up(self, increment: Increment, plan: Totals) -> Computed:
@@ -169,7 +169,7 @@ class Computation:
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
-            rows = state_changes(now, old, self.shape, self.context.now_literal)
+            rows = state_changes(now, old, self.shape)
             return Computed(rows, summary, as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
@@ -177,7 +177,7 @@ class Computation:
         # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
         is_alone = not scans(plan.result)
         now, before = (rows.coalesce(1) if is_alone else rows for rows in (now, before))
-        return Computed(state_changes(now, before, self.shape, self.context.now_literal), summary, is_alone)
+        return Computed(state_changes(now, before, self.shape), summary, is_alone)
 
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
@@ -206,7 +206,7 @@ class Computation:
         """
         only = self._keys(keys, count)
         old = current_rows(self.spark, self.model, self.context.state, only)
-        return state_changes(new, old, self.shape, self.context.now_literal)
+        return state_changes(new, old, self.shape)
 
     def _keys(self, keys: DataFrame, count: int | None) -> Keys:
         """Keys, by position those of the table, to look its rows up by."""
@@ -232,7 +232,7 @@ class Computation:
             assert state.changes is not None
             earlier = seen(self.spark, model, state.changes, self.upstreams, decisions.consumed(last))
             query = events.without_late(model, query, earlier)
-        net = events.net_events(model, query, self.shape, self.context.now_literal)
+        net = events.net_events(model, query, self.shape)
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
         summary |= decisions.said_again(last, decisions.RESTORED) | declared.summary
@@ -243,7 +243,7 @@ class Computation:
         ordered = model.config.sequence_by is not None
         if self.decision.mode == "full":
             old = current_rows(spark, model, state)
-            return refresh_changes(net, old, shape, ordered, self.context.now_literal, found.high_mark)
+            return refresh_changes(net, old, shape, ordered, found.high_mark)
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)

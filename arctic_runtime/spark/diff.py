@@ -56,25 +56,23 @@ class Shape:
         return f"struct<{fields}>" if fields else None
 
 
-def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, now: Expression) -> DataFrame:
+def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape) -> DataFrame:
     """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
 
     Both are joined on the key in full, so its cost follows both tables.
     """
-    after = new.select(*images("a", shape, new.columns), F.lit(True).alias(_HAS_AFTER), now.alias(_TS))
+    after = new.select(*images("a", shape, new.columns), F.lit(True).alias(_HAS_AFTER), _of_the_run())
     copies = F.count(F.lit(1)).over(Window.partitionBy(*key_images(shape)))
     after = after.withColumns({_FLAW: _flaw(shape, copies), _SEQ: F.lit(0).cast(shape.sequence_type)})
     if old is None:
         return _emit(_without_before(after, shape), shape)
     before = old.select(*images("b", shape, old.columns), F.lit(True).alias(_HAS_BEFORE))
     joined = after.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_AFTER, _HAS_BEFORE])
-    joined = joined.withColumn(_TS, F.coalesce(_TS, now)).withColumn(
-        _SEQ, F.coalesce(_SEQ, F.lit(0).cast(shape.sequence_type))
-    )
+    joined = joined.withColumn(_SEQ, F.coalesce(_SEQ, F.lit(0).cast(shape.sequence_type)))
     return _emit(_keep_what_is_not_given(joined, shape), shape)
 
 
-def delta_changes(moved: DataFrame, weight: str, shape: Shape, now: Expression) -> DataFrame:
+def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
     """Change rows from rows that came (weight 1) and went (weight -1), no more than one of each per key.
 
     `moved` has the query's columns under their names, and `weight`. The table is not read.
@@ -94,13 +92,13 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape, now: Expression) 
         *[_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)],
         F.col(_HAS_AFTER),
         F.col(_HAS_BEFORE),
-        now.alias(_TS),
+        _of_the_run(),
         F.lit(0).cast(shape.sequence_type).alias(_SEQ),
     )
     return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
 
 
-def pair_changes(pairs: DataFrame, shape: Shape, now: Expression) -> DataFrame:
+def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
     """Change rows from rows that are told together with what they were, one for each key. No row moves for that.
 
     `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
@@ -110,7 +108,7 @@ def pair_changes(pairs: DataFrame, shape: Shape, now: Expression) -> DataFrame:
         *images("b", shape, shape.given, before),
         F.col(HAS_AFTER).alias(_HAS_AFTER),
         F.col(HAS_BEFORE).alias(_HAS_BEFORE),
-        now.alias(_TS),
+        _of_the_run(),
         F.lit(0).cast(shape.sequence_type).alias(_SEQ),
     )
     return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
@@ -140,9 +138,7 @@ def event_changes(
     return _emit(found, shape, F.lit(ordered), F.when(F.col(_HAS_AFTER), against_contract(shape)))
 
 
-def refresh_changes(
-    net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, now: Expression, mark: str | None
-) -> DataFrame:
+def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
     """Change rows that turn `old` into what all events together leave behind.
 
     Like `event_changes`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
@@ -154,7 +150,6 @@ def refresh_changes(
     last = F.lit(mark if ordered else "0").cast(shape.sequence_type)
     told = {
         _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
-        _TS: F.coalesce(_TS, now),
         _SEQ: F.coalesce(_SEQ, last),
     }
     found = _keep_what_is_not_given(joined.withColumns(told), shape)
@@ -234,6 +229,11 @@ def _emit(
     ]
     tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
     return rows.select(*merged, *tail, *_before(shape))
+
+
+def _of_the_run() -> Expression:
+    """The time of rows that no event brought: null, which the commit puts the run's in the place of."""
+    return F.lit(None).cast("timestamp").alias(_TS)
 
 
 def _before(shape: Shape) -> list[Expression]:

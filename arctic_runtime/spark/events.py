@@ -136,21 +136,21 @@ def without_late(model: Model, events: DataFrame, log: DataFrame) -> DataFrame:
     return kept.select(*[column(name) for name in events.columns])
 
 
-def net_events(model: Model, events: DataFrame, shape: Shape, now: Expression) -> DataFrame:
+def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """One row per key: the image that its events leave behind.
 
     Columns: a0, a1, … for the table's, `deleted` (the last event deleted the row), `reset` (some event deleted it, so
-    the old row must not shine through), `ts`, `seq` and `flaw`.
+    the old row must not shine through), `ts` (null where the run's time is taken), `seq` and `flaw`.
     """
     config = model.config
     is_delete = F.coalesce(F.expr(config.delete_when), F.lit(False)) if config.delete_when else F.lit(False)
-    stamp = F.coalesce(column(TIMESTAMP).cast("timestamp"), now) if TIMESTAMP in events.columns else now
+    stamp = column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
     sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
     order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
     marked = events.select(
         *images("a", shape, events.columns),
         is_delete.alias("deleted"),
-        stamp.alias("ts"),
+        stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
         F.struct(*order).alias("order"),
     )

@@ -77,6 +77,7 @@ from arctic_runtime.spark.frames import (
     overlay,
     own_changes,
     read_table,
+    uncompiled,
 )
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.statement import properties as property_list
@@ -114,10 +115,6 @@ class Context:
     state: TableState
     token: str
     now: datetime.datetime
-
-    @property
-    def now_literal(self) -> Expression:
-        return F.lit(self.now)
 
 
 def perform(step: Step, context: Context) -> None:
@@ -163,7 +160,8 @@ def append_changes(
     seen = Observation()
     looked_up = context.model.config.changelog == "lookup" or step.mode != "incremental"
     counts = [_count(action, shape, looked_up).alias(action) for action in (*_ACTIONS, *FLAWS)]
-    parts = rows if gathered else rows.hint("rebalance")
+    timed = rows.withColumn(TIMESTAMP, F.coalesce(TIMESTAMP, uncompiled(F.lit(context.now), ACTION)))
+    parts = timed if gathered else timed.hint("rebalance")
     ordered = parts.sortWithinPartitions(*[column(part) for part in shape.key]) if shape.key else parts
     # Outermost: a stage that turns out to be empty is dropped with whatever it counted.
     counted = ordered.observe(seen, *counts)
@@ -394,17 +392,18 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     assert base is not None
     assert changes is not None
     appended = own_changes(spark, model.table.changes, changes, step.start, step.end)
-    newest = newest_changes(appended, model.config.primary_key, step.commits)
     if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
         # In one part, so that no row has to be moved to meet its change.
         old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
-        rows = overlay(old, newest.coalesce(1), model.config.primary_key, base.columns).coalesce(1)
+        came = appended.coalesce(1)
+        rows = overlay(old, came, step.commits, model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
         overwrite(ordered, step.table, step.expected, merged_to(step.end))
         return
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
+    newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
     where = near(_places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
 

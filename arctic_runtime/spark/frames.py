@@ -69,6 +69,15 @@ def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     )
 
 
+def uncompiled(value: Expression, text: str) -> Expression:
+    """A constant that differs from run to run, for rows with the column `text`, which is never null.
+
+    Spark writes numbers and times into the code that it generates, and would compile that anew for each run. What is
+    taken from an array, at a place that is not known before there are rows, it does not.
+    """
+    return F.get(F.array(value), F.least(F.length(text), F.lit(0)))
+
+
 def all_of(conditions: Sequence[Expression]) -> Expression:
     """True where every condition is; true for none, as for a key without columns."""
     return reduce(and_, conditions, F.lit(True))
@@ -147,10 +156,10 @@ def current_rows(spark: SparkSession, model: Model, state: TableState, only: Key
 
     `only` leaves out rows under other keys.
     """
-    base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
+    base, pending = base_rows(spark, model, state, only), _pending(spark, model, state, only)
     if base is None or state.base is None:
         return None
-    return base if unmerged is None else overlay(base, unmerged, model.config.primary_key, state.base.columns)
+    return base if pending is None else overlay(base, *pending, model.config.primary_key, state.base.columns)
 
 
 def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
@@ -165,22 +174,35 @@ def unmerged_changes(
     spark: SparkSession, model: Model, state: TableState, only: Keys | None = None
 ) -> DataFrame | None:
     """The newest change row of every key that changed after the base's version; None where none did."""
+    pending = _pending(spark, model, state, only)
+    return newest_changes(pending[0], model.config.primary_key, pending[1]) if pending else None
+
+
+def _pending(
+    spark: SparkSession, model: Model, state: TableState, only: Keys | None = None
+) -> tuple[DataFrame, int] | None:
+    """All change rows after the base's version, and how many commits brought them; None where none did."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
         return None
-    pending = changes.after(base.merged)
-    if not pending:
+    if not changes.after(base.merged):
         return None
     appended = own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
     appended = only.select(appended, model.config.primary_key) if only else appended
-    return newest_changes(appended, model.config.primary_key, changes.count_after(base.merged))
+    return appended, changes.count_after(base.merged)
 
 
-def overlay(base: DataFrame, unmerged: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-    """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did."""
-    keys = unmerged.select(*as_key(key))
+def overlay(
+    base: DataFrame, changes: DataFrame, commits: int, key: Sequence[str], columns: Sequence[Column]
+) -> DataFrame:
+    """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did.
+
+    The keys are those of all change rows of the `commits`: the newest of each would be spread by key already, and Spark
+    would spread the base as they are.
+    """
+    keys = changes.select(*as_key(key))
     kept = base.join(keys.hint("shuffle_hash"), match(base, key), "left_anti")
-    alive = unmerged.where(F.col(ACTION) != "delete")
+    alive = newest_changes(changes, key, commits).where(F.col(ACTION) != "delete")
     return conformed(kept, columns).unionAll(conformed(alive, columns))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
@@ -101,28 +101,33 @@ def image_rows(
     return conformed(rows_at(spark, source, window.end), kept).unionAll(gone)
 
 
-def rows_at(spark: SparkSession, source: SourceState, version: Version) -> DataFrame:
+def rows_at(
+    spark: SparkSession,
+    source: SourceState,
+    version: Version,
+    found: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> DataFrame:
     """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
 
-    Where no such base is kept, all changes up to that version are folded.
+    Where no such base is kept, all changes up to that version are folded. `found` picks rows, and among their columns
+    at least the key, out of some that have the source's; where it picks few, that is all that changes are laid over.
     """
     if source.kind != "changes":
-        return read_table(spark, source.name, version.snapshot, source.formerly)
+        return found(read_table(spark, source.name, version.snapshot, source.formerly))
     assert source.key is not None
     columns = plain_columns(source.columns)
-    merged = [(snapshot, at) for snapshot, at in source.bases if at.sequence <= version.sequence]
-    if not merged or source.base is None:
+    merged = source.base_before(version)
+    if merged is None or source.base is None:
         log = read_until(spark, source, version)
         newest = newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
-        return conformed(newest, columns)
-    snapshot, at = merged[-1]
-    base = read_table(spark, source.base, snapshot, source.formerly)
+        return found(conformed(newest, columns))
+    snapshot, at = merged
+    base = found(conformed(read_table(spark, source.base, snapshot, source.formerly), columns))
     span = Window(str(source.name), at, version)
     pending = source.commits_in(span)
     if not pending:
-        return conformed(base, columns)
-    newest = newest_changes(appended(spark, source, span), source.key, pending)
-    return overlay(base, newest, source.key, columns)
+        return base
+    return found(overlay(base, appended(spark, source, span), pending, source.key, columns))
 
 
 def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:

@@ -67,7 +67,7 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     assert old is not None
     declared = _without(rows, later, run.model)
     replaced = _without(_replaced(old, rows, part, shape), later, run.model)
-    found = state_changes(declared, replaced, shape, context.now_literal)
+    found = state_changes(declared, replaced, shape)
     # What left a partition may be in another one as of then: an event that says so may still come.
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
     found = found.withColumn(SEQUENCE, F.when(is_known, place))

@@ -46,7 +46,7 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     shape = run.shape_of(state, plain_columns(state.changes.columns))
     rows = rows_at(context.spark, source, commit.version)
     old = current_rows(context.spark, run.model, state)
-    found = state_changes(rows, old, shape, context.now_literal)
+    found = state_changes(rows, old, shape)
     step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
     said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}

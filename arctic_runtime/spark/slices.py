@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.incremental.bounds import condition
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.slices import Slice, Wanted
-from arctic_runtime.plan.incremental.tree import WEIGHT, Image
+from arctic_runtime.plan.incremental.tree import WEIGHT, Image, columns
 from arctic_runtime.spark.bounds import bounds
-from arctic_runtime.spark.frames import Hold, as_key, match
+from arctic_runtime.spark.frames import Hold, as_key, column, match
+from arctic_runtime.spark.images import rows_at
 from arctic_runtime.spark.statement import expression, name
 
 MOST_VALUES = 2_000_000
@@ -37,22 +40,30 @@ class _Sought:
     values: DataFrame
     count: int
 
-    def is_near(self) -> Expression:
+    @cached_property
+    def near(self) -> Expression:
         """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
         found = bounds(self.values.toDF(*self.fields), self.count)
         return F.lit(False) if found is None else F.expr(expression(condition(found)))
 
 
-def register(spark: SparkSession, slices: Iterable[Slice], hold: Hold) -> None:
+def register(
+    spark: SparkSession, slices: Iterable[Slice], upstreams: Upstreams, windows: Mapping[str, Window], hold: Hold
+) -> None:
     """Makes the temporary views that plans read of parts; those that the parts are made of have to be there.
 
     Where more is sought than an executor can hold, a part is all of its source.
     """
     for part in slices:
         sought = tuple(_sought(spark, part.wanted, hold))
-        rows = spark.sql(render(part.whole))
-        is_small = sum(one.count for one in sought) <= MOST_VALUES
-        _register(spark, part, hold(_found(rows, sought)) if is_small else rows)
+        source, window = upstreams.states[str(part.source)], windows[str(part.source)]
+        assert source is not None
+        if sum(one.count for one in sought) <= MOST_VALUES:
+            fields = tuple(dict.fromkeys((*(source.key or ()), *columns(part.whole))))
+            rows = rows_at(spark, source, window.end, partial(_held, fields=fields, sought=sought, hold=hold))
+        else:
+            rows = rows_at(spark, source, window.end)
+        _register(spark, part, rows.select(*map(column, columns(part.whole))))
 
 
 def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
@@ -66,10 +77,15 @@ def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterat
         yield _Sought(fields, null_safe, values, values.count())
 
 
-def _found(rows: DataFrame, sought: Iterable[_Sought]) -> DataFrame:
+def _held(rows: DataFrame, fields: Iterable[str], sought: Sequence[_Sought], hold: Hold) -> DataFrame:
+    """The rows that are found, computed once: Spark would find them in a base after changes are laid over all of it."""
+    return hold(_found(rows.select(*map(column, fields)), sought))
+
+
+def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
     """The rows that have values of one kind at least; no row moves for that."""
     flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
-    rows = rows.where(reduce(or_, [one.is_near() for one in flags.values()]))
+    rows = rows.where(reduce(or_, [one.near for one in flags.values()]))
     for flag, one in flags.items():
         values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
         rows = rows.join(values, match(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)

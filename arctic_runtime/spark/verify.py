@@ -101,7 +101,7 @@ def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
     run.register_consumed(consumed(last_run(state.changes)), upstreams)
     query = run.query(spark)
     shape = run.shape_of(state, columns_of(query))
-    net = events.net_events(run.model, query, shape, F.current_timestamp())
+    net = events.net_events(run.model, query, shape)
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
 
 
@@ -158,7 +158,7 @@ def _compared(run: Run, state: TableState, expected: DataFrame, check: str) -> F
     """What would have to change for the table to be as expected."""
     shape = run.shape_of(state, columns_of(expected))
     table = current_rows(run.session(), run.model, state)
-    differences = state_changes(expected, table, shape, F.current_timestamp())
+    differences = state_changes(expected, table, shape)
     told = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
     return _finding(check, told)
 

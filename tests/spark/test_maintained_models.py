@@ -210,6 +210,38 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(
         assert lake.broken(model) == []
 
 
+def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes that wait to be merged bring rows to what is looked for, take rows from it, and delete rows."""
+    monkeypatch.setattr(increment, "LAID_OVER_ROWS", -1)
+    orders, customers = Shop(lake, random.Random(1)).models
+
+    def send(*events: tuple[int, int, str]) -> None:
+        """Of orders: the id, the customer, and what is done."""
+        lake.append("order_events", [(*e[:2], _cents(1), "new", e[2]) for e in events], f"{ORDERS}, op string")
+        lake.run(orders)
+
+    def name(customer: int, called: str) -> None:
+        lake.append("customer_events", [(customer, called, "x", "u")], f"{CUSTOMERS}, op string")
+        lake.run(customers)
+
+    for customer in (1, 2):
+        name(customer, "first")
+    send(*[(key, 1 + key % 2, "u") for key in range(40)])
+    key, query = QUERIES["join"]
+    model = lake.model("named_orders", query, primary_key=key, refresh="strict")
+    lake.run(model)
+    send((1, 1, "u"), (2, 2, "u"), (3, 2, "d"), (50, 2, "u"))
+    lake.run(model)
+    name(2, "second")
+    decision = lake.make_run(model).look().decision
+    assert decision.increment is not None
+    assert [part.source for part in decision.increment.slices] == [orders.table]
+    assert lake.run(model).mode == "incremental"
+    assert lake.broken(model) == []
+
+
 PAIRED = """
     select o.id, o.customer, c.name, 100 / o.amount as share, map('state', o.state) as tags
     from {orders} o join {customers} c on o.customer = c.customer and c.city > 'a'

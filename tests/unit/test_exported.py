@@ -45,8 +45,9 @@ SURFACE = {
     "TOTALS check_table consumed decide fingerprint last_load last_run said_again",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
-    "plan.increment": "CHANGELOG FEW_ROWS Increment LARGE_SOURCES MOST_CHANGED MOST_COMPARED MOST_GROUPS PAIRED_ROWS "
-    "READ_AGAIN Upstreams analysis check_maintained increment is_appended tells_old_rows without_totals",
+    "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
+    "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams analysis check_maintained increment is_appended "
+    "tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",

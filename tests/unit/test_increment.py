@@ -18,6 +18,7 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import (
     CHANGELOG,
+    LAID_OVER_ROWS,
     MOST_CHANGED,
     MOST_COMPARED,
     PAIRED_ROWS,
@@ -328,6 +329,27 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     assert [scan.image for scan in found.followed if scan.source == UP].count("new") == (1 if is_sliced else 2)
     assert {scan.source for scan in found.followed} == {UP, OTHER}
     assert found.describe()[1].endswith("lake.ods.up is read once") == is_sliced
+
+
+@pytest.mark.parametrize(
+    ("rows", "merged", "is_sliced"),
+    [(LAID_OVER_ROWS, 1, False), (LAID_OVER_ROWS + 1, 1, True), (LAID_OVER_ROWS + 1, 2, False)],
+)
+def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
+    rows: int, merged: int, is_sliced: bool
+) -> None:
+    source = keyed(a_source(rows=rows))
+    up = replace(source, base=source.name, bases=((7, v(merged)),))
+    found = planned(a_model(JOINED), up, keyed(a_source(name=OTHER)))
+    assert [part.source for part in found.slices] == ([UP] if is_sliced else [])
+
+
+def test_what_waits_to_be_merged_is_counted_from_the_newest_base_that_is_not_merged_further() -> None:
+    source = replace(keyed(a_source((1, 2, 3, 4))), base=UP, bases=((7, v(2)), (8, v(3))))
+    assert [source.base_before(v(at)) for at in (1, 2, 3, 4)] == [None, (7, v(2)), (8, v(3)), (8, v(3))]
+    assert [source.unmerged_at(v(at)) for at in (1, 2, 3, 4)] == [0, 0, 0, 10]
+    assert replace(source, bases=((7, v(2)),)).unmerged_at(v(4)) == 20
+    assert replace(source, base=None).base_before(v(4)) is None
 
 
 def test_a_changed_source_that_nothing_is_taken_of_changes_nothing() -> None:

@@ -94,8 +94,8 @@ class Slice:
 
     @property
     def trees(self) -> tuple[Node, ...]:
-        """All that is read to make the part."""
-        made: tuple[Node, ...] = (self.whole, *(one.values for one in self.wanted))
+        """All that is read to make the part, apart from its source."""
+        made = tuple(one.values for one in self.wanted)
         return made if self.changes is None else (*made, self.changes)
 
 

@@ -1,0 +1,67 @@
+"""Frames that every run builds: what Spark makes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.observe import observe_source
+from arctic_runtime.spark.execute import settings
+from arctic_runtime.spark.frames import uncompiled
+from arctic_runtime.spark.images import rows_at
+from tests.spark.warehouse import Warehouse
+
+TIMES = [datetime.datetime(2026, 1, day, tzinfo=datetime.timezone.utc) for day in (1, 2)]
+
+
+def generated(spark: SparkSession, value: Column) -> str:
+    """The code that Spark generates for rows with a value."""
+    printed = io.StringIO()
+    with settings(spark, {"spark.sql.codegen.wholeStage": "true"}), contextlib.redirect_stdout(printed):
+        spark.range(2).selectExpr("cast(id as string) as text").withColumn("value", value).explain("codegen")
+    code = printed.getvalue().partition("Generated code:")[2]
+    assert code
+    return code
+
+
+def test_a_constant_can_be_kept_out_of_the_code_that_the_next_run_uses_again(spark: SparkSession) -> None:
+    first, second = (generated(spark, uncompiled(F.lit(time), "text")) for time in TIMES)
+    assert first == second
+    first, second = (generated(spark, F.lit(time)) for time in TIMES)
+    assert first != second
+
+
+def test_it_is_that_constant_in_every_row(spark: SparkSession) -> None:
+    texts = spark.createDataFrame([("",), ("a",), ("bcd",)], "text string")
+    found = texts.select(uncompiled(F.lit(7), "text").alias("value")).collect()
+    assert [row.value for row in found] == [7, 7, 7]
+
+
+def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(lake: Warehouse) -> None:
+    """Their keys are brought to the nodes of the base, and no row of the base is moved."""
+    query = "select id, amount, op from {changes(events)}"
+    events = "id int, amount int, op string"
+    config = {"input": "changes", "delete_when": "op = 'd'", "exclude_columns": ["op"], "merge": "on_read", "nodes": 4}
+    lake.append("events", [(key, 0, "u") for key in range(100)], events)
+    model = lake.model("amounts", query, primary_key="id", **config)
+    lake.run(model)
+    for amount in (1, 2):
+        lake.append("events", [(1, amount, "u"), (2 + amount, 0, "d"), (200, amount, "u")], events)
+        lake.run(model)
+    source = observe_source(lake.make_run(model).reader, model.table)
+    assert source is not None
+    assert source.unmerged_at(source.version) == 6
+    rows = rows_at(lake.spark, source, source.version)
+    expected = {**dict.fromkeys(range(100), 0), 1: 2, 200: 2}
+    assert {row.id: row.amount for row in rows.collect()} == {k: v for k, v in expected.items() if k not in (3, 4)}
+    printed = io.StringIO()
+    with settings(lake.spark, {"spark.sql.shuffle.partitions": "200"}), contextlib.redirect_stdout(printed):
+        rows_at(lake.spark, source, source.version).explain()
+    _, _, laid_over = printed.getvalue().partition("LeftAnti")
+    base, scanned, _ = laid_over.partition("amounts__base")
+    assert scanned
+    assert "Exchange" not in base
