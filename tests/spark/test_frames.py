@@ -21,7 +21,8 @@ TIMES = [datetime.datetime(2026, 1, day, tzinfo=datetime.timezone.utc) for day i
 def generated(spark: SparkSession, value: Column) -> str:
     """The code that Spark generates for rows with a value."""
     printed = io.StringIO()
-    with settings(spark, {"spark.sql.codegen.wholeStage": "true"}), contextlib.redirect_stdout(printed):
+    compiled = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
+    with settings(spark, compiled), contextlib.redirect_stdout(printed):
         spark.range(2).selectExpr("cast(id as string) as text").withColumn("value", value).explain("codegen")
     code = printed.getvalue().partition("Generated code:")[2]
     assert code
