@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
-from arctic_runtime.spark.frames import all_of, column
+from arctic_runtime.spark.frames import all_of, any_of, column
 from arctic_runtime.spark.statement import name as quoted
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
@@ -246,12 +246,13 @@ def _before(shape: Shape) -> list[Expression]:
 
 def _differs(shape: Shape) -> Expression:
     """Whether any column outside the key differs, nulls being equal to each other."""
-    same = [
-        comparable(F.col(f"a{i}"), kept.type).eqNullSafe(comparable(F.col(f"b{i}"), kept.type))
-        for i, kept in enumerate(shape.columns)
-        if not shape.is_key(kept.name)
-    ]
-    return ~all_of(same)
+    return any_of(
+        [
+            ~comparable(F.col(f"a{i}"), kept.type).eqNullSafe(comparable(F.col(f"b{i}"), kept.type))
+            for i, kept in enumerate(shape.columns)
+            if not shape.is_key(kept.name)
+        ]
+    )
 
 
 def comparable(value: Expression, kind: str) -> Expression:
@@ -285,7 +286,7 @@ def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _flaw(shape: Shape, copies: Expression) -> Expression:
-    null_key = ~all_of([key.isNotNull() for key in key_images(shape)])
+    null_key = any_of([key.isNull() for key in key_images(shape)])
     return F.when(null_key, NULL_KEY).when(copies > 1, DUPLICATE_KEY).otherwise(against_contract(shape))
 
 
@@ -297,7 +298,7 @@ def against_contract(shape: Shape) -> Expression:
     guarded = [F.col(f"a{i}") for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
     places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
     broken = [~F.expr(over(check, places)) for check in shape.checks]
-    flaws = [F.when(~all_of([value.isNotNull() for value in guarded]), NULL_COLUMN)] if guarded else []
+    flaws = [F.when(any_of([value.isNull() for value in guarded]), NULL_COLUMN)] if guarded else []
     return F.coalesce(*flaws, *[F.when(check, BROKEN_CHECK) for check in broken], F.lit(None).cast("string"))
 
 

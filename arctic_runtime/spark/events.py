@@ -15,7 +15,7 @@ from arctic_runtime.model.columns import POSITION, RESERVED, SEQUENCE, TIMESTAMP
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.declared import Declared, Part
 from arctic_runtime.spark.diff import Shape, against_contract, images, key_images
-from arctic_runtime.spark.frames import all_of, as_key, column, match
+from arctic_runtime.spark.frames import all_of, any_of, as_key, column, match
 
 _ORDERABLE = ("bigint", "int", "decimal", "timestamp", "date", "string", "double", "float")
 
@@ -213,7 +213,7 @@ _FOLDS = {"replace": _fold_replace, "update": _fold_update, "ignore": _fold_igno
 
 
 def _null_key(model: Model) -> Expression:
-    return ~all_of([column(part).isNotNull() for part in model.config.primary_key])
+    return any_of([column(part).isNull() for part in model.config.primary_key])
 
 
 def examples(rows: list[Row]) -> str:

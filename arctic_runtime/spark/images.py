@@ -22,7 +22,7 @@ from arctic_runtime.spark.diff import DELETE, comparable
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
     Hold,
-    all_of,
+    any_of,
     appended,
     as_key,
     column,
@@ -186,10 +186,10 @@ def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept:
     old = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
     new = [_of(rows, part.name).cast(part.type).alias(part.name) for part in kept]
     was, stays = F.col(BEFORE).isNotNull(), F.col(ACTION) != DELETE
-    alike = all_of(
-        [comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(new, old, kept, strict=True)]
+    differs = any_of(
+        [~comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(new, old, kept, strict=True)]
     )
-    return _Net(rows, old, new, was, stays, ~(was & stays & alike))
+    return _Net(rows, old, new, was, stays, ~was | ~stays | differs)
 
 
 def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
+import itertools
+import re
 
+import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.observe import observe_source
 from arctic_runtime.spark.execute import settings
-from arctic_runtime.spark.frames import uncompiled
+from arctic_runtime.spark.frames import all_of, any_of, uncompiled
 from arctic_runtime.spark.images import rows_at
 from tests.spark.warehouse import Warehouse
 
@@ -66,3 +69,35 @@ def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(
     base, scanned, _ = laid_over.partition("amounts__base")
     assert scanned
     assert "Exchange" not in base
+
+
+PAIRS = [f"id + {place} <=> other + {place}" for place in range(30)]
+
+
+def optimized(spark: SparkSession, rounds: int) -> str:
+    """The plan of rows in which one pair of values differs, after so many rounds at most."""
+    rows = spark.range(2).withColumn("other", F.rand(1).cast("bigint"))
+    printed = io.StringIO()
+    with settings(spark, {"spark.sql.optimizer.maxIterations": str(rounds)}), contextlib.redirect_stdout(printed):
+        rows.where(any_of([~F.expr(pair) for pair in PAIRS])).explain("extended")
+    _, _, plan = printed.getvalue().partition("== Optimized Logical Plan ==")
+    assert plan.count("<=>") >= len(PAIRS)
+    return re.sub(r"#\d+", "", plan)
+
+
+def test_whether_one_of_many_columns_differs_is_planned_in_a_few_rounds(spark: SparkSession) -> None:
+    assert optimized(spark, 5) == optimized(spark, 100)
+
+
+@pytest.mark.parametrize("values", list(itertools.product([True, False, None], repeat=2)))
+def test_one_is_true_where_not_all_are_false(spark: SparkSession, values: tuple[bool | None, ...]) -> None:
+    rows = spark.createDataFrame([values], "a boolean, b boolean")
+    conditions = [F.col("a"), F.col("b")]
+    told = rows.select(any_of(conditions).alias("one"), (~all_of([~part for part in conditions])).alias("same"))
+    (found,) = told.collect()
+    assert found.one == found.same
+    assert found.one is (True if True in values else None if None in values else False)
+
+
+def test_of_no_conditions_none_is_true(spark: SparkSession) -> None:
+    assert spark.range(1).select(any_of([]).alias("one")).collect()[0].one is False
