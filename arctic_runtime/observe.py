@@ -264,6 +264,7 @@ def _base(table: Table) -> BaseState:
         branches=_branches(table),
         parents=_parents(table),
         formerly=_formerly(table),
+        sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
     )
 
 
@@ -302,15 +303,18 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> 
 
 
 def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
-    """The snapshots of a base that say which version they are merged to; one between two may be half of a merge.
+    """The snapshots of a base that say which version they are merged to, the newest of those that say the same.
 
-    Those that savepoints keep are among them, also where expiry has taken what came between.
+    An older one, and one that says nothing, may be half of a merge. Those that savepoints keep are among them, also
+    where expiry has taken what came between.
     """
     kept = {snapshot.snapshot_id: snapshot for snapshot in (*_lineage(table), *(of for _, of in _tagged(table)))}
+    found: dict[Version, int] = {}
     for snapshot in sorted(kept.values(), key=lambda snapshot: snapshot.sequence_number or 0):
         told = decode_versions(_summary(snapshot).get(MERGED)).get("changes")
         if told is not None:
-            yield snapshot.snapshot_id, told
+            found[told] = snapshot.snapshot_id
+    return ((snapshot, version) for version, snapshot in found.items())
 
 
 def _newest(commits: tuple[Commit, ...]) -> Version:

@@ -79,6 +79,7 @@ class ChangeTableState:
 class BaseState:
     """The base: its snapshot, what it is merged to, and its layout as written in its properties.
 
+    `sequence` is the snapshot's sequence number where each row tells the one of its commit, None where none does.
     `formerly` are the names that columns had in snapshots where these were not those of today.
     """
 
@@ -91,6 +92,7 @@ class BaseState:
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
     formerly: Mapping[int, Names] = field(default_factory=dict)
+    sequence: int | None = None
 
 
 @dataclass(frozen=True)

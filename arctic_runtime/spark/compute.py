@@ -47,6 +47,7 @@ from arctic_runtime.spark.frames import (
     read_until,
     unmerged_changes,
 )
+from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
@@ -73,13 +74,17 @@ class Computed:
 
 @dataclass(frozen=True)
 class Computation:
-    """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided."""
+    """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided.
+
+    What is done `beside` has to be done before the change rows are published.
+    """
 
     context: Context
     decision: Decision
     query: DataFrame
     shape: Shape
     upstreams: Upstreams
+    beside: Parallel
     schema_only: bool = False
     _held: list[DataFrame] = field(default_factory=list)
     _sliced: list[Slice] = field(default_factory=list)
@@ -161,7 +166,7 @@ class Computation:
 
     def _added_up(self, increment: Increment, plan: Totals) -> Computed:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
-        found = totals.follow(self.context, plan, partial(self._register, increment), self._hold)
+        found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
             other = without_totals(increment)
             return replace(self._followed(other), as_decided=False) if other else self._given_up()

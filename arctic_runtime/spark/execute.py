@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from pyspark.sql import Column as Expression
@@ -28,7 +29,7 @@ from arctic_runtime.model.columns import (
 )
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import Stranger, TableState
+from arctic_runtime.model.state import BaseState, Stranger, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
@@ -69,6 +70,7 @@ from arctic_runtime.spark.commit import (
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
 from arctic_runtime.spark.frames import (
+    COMMIT_ORDER,
     as_key,
     column,
     conformed,
@@ -79,6 +81,7 @@ from arctic_runtime.spark.frames import (
     read_table,
     uncompiled,
 )
+from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.statement import properties as property_list
 
@@ -92,6 +95,8 @@ _TABLE_DEFAULTS = {
     # small row groups here, trying Iceberg's 2 MiB takes a third of the time of a write and makes files no smaller.
     "write.parquet.dict-size-bytes": str(32 * 1024),
 }
+# What a delete must not find is told by its condition, and nobody else writes to its branch.
+_ISOLATED = {"write.delete.isolation-level": "snapshot"}
 # A base that is partitioned as well as bucketed is not shuffled either.
 JOINED_AS_IT_LIES = {
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
@@ -246,7 +251,8 @@ def _create_base(step: CreateBase, context: Context) -> None:
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
     sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes))}
-    properties = {**sizes, **_properties(model, "base"), **_format(model), LAYOUT: layout_text(model.config)}
+    own = {**sizes, **_ISOLATED, **_properties(model, "base"), **_format(model)}
+    properties = {**own, LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
@@ -405,10 +411,11 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
-    where = near(_places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
+    where = partial(near, _places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
+    keys = gone.select(*as_key(model.config.primary_key))
 
     def merge(branch: Sequence[str]) -> None:
-        _replace_rows(context, branch, gone, alive, step.end, where)
+        _replace_rows(context, base, branch, keys, where, alive, merged_to(step.end))
 
     swap_in(spark, step.table, step.expected, context.token, merge)
 
@@ -422,20 +429,43 @@ def _places(changes: DataFrame, model: Model) -> DataFrame:
 
 
 def _replace_rows(
-    context: Context, branch: Sequence[str], gone: DataFrame, alive: DataFrame, end: Version, where: Sql
+    context: Context,
+    base: BaseState,
+    branch: Sequence[str],
+    gone: DataFrame,
+    where: Callable[[], Sql],
+    alive: DataFrame,
+    summary: Mapping[str, str],
 ) -> None:
-    """Deletion vectors for what changed, then what there is now, without a shuffle of the base.
+    """Deletion vectors for what changed, and what there is now, without a shuffle of the base.
 
     That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
-    it. Only the second commit says what the base is merged to; before it the base is what no version was.
+    it. Both are done at once where rows tell by which commit they came, so that none is deleted that comes meanwhile;
+    either commit then says what the base is merged to, and it is once the later one is there.
     """
-    if where != NOWHERE:
-        _delete_rows(context, branch, gone.select(*as_key(context.model.config.primary_key)), where)
-    writer = alive.writeTo(name(*branch)).options(**said(merged_to(end)))
-    write_once(writer.append, f"write what changed to {'.'.join(branch)}")
+
+    def append() -> None:
+        writer = alive.writeTo(name(*branch)).options(**said(summary))
+        write_once(writer.append, f"write what changed to {'.'.join(branch)}")
+
+    def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
+        near_by = where()
+        if near_by != NOWHERE:
+            _delete_rows(context, branch, gone, listed([near_by, *conditions], " AND "), summary)
+
+    if base.sequence is None or not _ISOLATED.items() <= base.properties.items():
+        delete({})
+        append()
+        return
+    came, at = name(_TARGET, COMMIT_ORDER), number(base.sequence)
+    with Parallel(context.spark) as beside:
+        beside.begin(append)
+        delete(summary, statement("coalesce({came} <= {at}, true)", came=came, at=at))
 
 
-def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where: Sql) -> None:
+def _delete_rows(
+    context: Context, branch: Sequence[str], gone: DataFrame, where: Sql, summary: Mapping[str, str]
+) -> None:
     """Deletes the rows whose keys are in `gone`; all of them are `where` a condition is true."""
     spark, view = context.spark, f"arctic_merge_{context.token}"
     key = context.model.config.primary_key
@@ -450,7 +480,7 @@ def _delete_rows(context: Context, branch: Sequence[str], gone: DataFrame, where
     )
     gone.createOrReplaceTempView(view)
     try:
-        with settings(spark, JOINED_AS_IT_LIES):
+        with settings(spark, {**JOINED_AS_IT_LIES, **said_by_session(summary)}):
             write_once(lambda: spark.sql(delete).collect(), delete)
     finally:
         spark.catalog.dropTempView(view)

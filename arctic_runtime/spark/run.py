@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -43,6 +42,7 @@ from arctic_runtime.spark.frames import (
     columns_of,
     with_source_position,
 )
+from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.statement import name
 
 MAX_SETTLING = 20
@@ -125,10 +125,16 @@ class Run(Look):
         )
         summary = self._summary(context, decision, upstreams)
         begun = _begun(decision)
-        computation = Computation(context, decision, query, shape, upstreams, self.request.schema_only)
-        with self.timed("changes"), computation.held():
+        beside = Parallel(context.spark)
+        computation = Computation(context, decision, query, shape, upstreams, beside, self.request.schema_only)
+        with self.timed("changes"), computation.held(), beside:
             found = computation.compute()
-            confirm = None if found.is_pinned else partial(self._confirm, upstreams)
+
+            def confirm() -> None:
+                beside.wait()
+                if not found.is_pinned:
+                    self._confirm(upstreams)
+
             said = {**summary, **found.summary, **(begun if found.as_decided else {})}
             return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
 

@@ -1,7 +1,7 @@
 """Totals of a table's groups, kept beside it.
 
-They are written before the change rows are committed, under the same run's token, and are of no meaning until that
-commit names them: after a death between the two, the totals that the last commit names are still there.
+They are written before the change rows are published, under the same run's token, and are of no meaning until
+these name them: after a death between the two, the totals that the last commit names are still there.
 
 Groups whose extreme went are computed again from the sources, and they alone. Whether there are any is asked once the
 totals are added up, which has to be done anyway; where there are none, the sources are not looked at.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 from pyspark.errors import AnalysisException
@@ -32,6 +32,7 @@ from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import Hold, as_key, column, match, read_table
+from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.statement import name
 
 Register = Callable[[Sequence[Node]], None]
@@ -51,10 +52,11 @@ class Followed:
     before: DataFrame | None
 
 
-def follow(context: Context, plan: Totals, register: Register, hold: Hold) -> Followed | None:
+def follow(context: Context, plan: Totals, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
     """Brings the kept totals up to date, and makes them where there are none; None where they can't be added up.
 
-    `register` makes the images that trees read, and `hold` marks rows that are read more than once.
+    `register` makes the images that trees read, and `hold` marks rows that are read more than once. Totals that are up
+    to date are written `beside` what follows.
     """
     spark = context.spark
     before = _kept(context, plan)
@@ -68,7 +70,7 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold) -> Fo
         return Followed(_shown(spark, everything, plan, _AFTER), None)
     moved = _at_hand(spark.sql(render(plan.moved)), hold)
     now = _moved_on(spark, before, moved, plan, register, hold)
-    _write(context, now)
+    beside.begin(partial(_write, context, now))
     was, is_now = (_of_groups(found, moved, plan.keys) for found in (before, now))
     return Followed(_shown(spark, is_now, plan, _AFTER), _shown(spark, was, plan, _BEFORE))
 

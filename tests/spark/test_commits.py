@@ -15,9 +15,12 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import CommitConflict, CommitUnknown
 from arctic_runtime.model.step import AppendChanges, MergeBase
+from arctic_runtime.observe import observe_source
 from arctic_runtime.spark import commit, execute
 from arctic_runtime.spark import run as running
+from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.statement import name
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -73,6 +76,103 @@ def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_find
     assert lake.rows(model) == [(1, "A", 4), (2, "b", 2), (3, "c", 3)]
     assert lake.branches(model) == set()
     assert lake.broken(model) == []
+
+
+class AtOnce(Parallel):
+    """Does what is begun before what follows."""
+
+    def begin(self, action: Callable[[], object]) -> None:
+        action()
+
+
+class AtLast(Parallel):
+    """Does what is begun after what follows."""
+
+    def wait(self) -> None:
+        while self._late:
+            self._late.pop()()
+
+    def begin(self, action: Callable[[], object]) -> None:
+        self._late.append(action)
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self._late: list[Callable[[], object]] = []
+
+
+class Never(Parallel):
+    def begin(self, action: Callable[[], object]) -> None:
+        raise AssertionError(action)
+
+
+def merged_in_parts(lake: Warehouse) -> Model:
+    """A model whose base is not written anew, with changes that wait for it."""
+    model = events_model(lake, partition_by=["truncate(1, v)"])
+    lake.append("events", [(1, "a", 1), (2, "b", 2), (3, "c", 3)], EVENTS)
+    lake.run(model)
+    lake.append("events", [(1, "A", 4), (2, "bb", 5), (4, "d", 6)], EVENTS)
+    return model
+
+
+@pytest.mark.parametrize("beside", [AtOnce, AtLast, Parallel])
+def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, beside: type[Parallel]
+) -> None:
+    model = merged_in_parts(lake)
+    before = lake.state(model).base
+    monkeypatch.setattr(execute, "Parallel", beside)
+    lake.run(model)
+    state = lake.state(model)
+    assert before is not None
+    assert state.base is not None
+    assert state.changes is not None
+    assert lake.rows(model) == [(1, "A", 4), (2, "bb", 5), (3, "c", 3), (4, "d", 6)]
+    assert state.base.merged == state.changes.newest
+    source = observe_source(lake.reader, model.table)
+    assert source is not None
+    assert source.bases == ((before.snapshot, before.merged), (state.base.snapshot, state.base.merged))
+    assert lake.broken(model) == []
+
+
+def test_a_base_whose_deletes_conflict_with_appends_is_merged_one_after_the_other(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bases were made before, and as users may want it."""
+    model = merged_in_parts(lake)
+    table = name(*model.base.parts)
+    lake.spark.sql(f"alter table {table} set tblproperties ('write.delete.isolation-level' = 'serializable')")
+    monkeypatch.setattr(execute, "Parallel", Never)
+    lake.run(model)
+    assert lake.rows(model) == [(1, "A", 4), (2, "bb", 5), (3, "c", 3), (4, "d", 6)]
+    assert lake.broken(model) == []
+
+
+def test_what_is_done_in_parallel_is_over_when_it_is_left(lake: Warehouse) -> None:
+    begun, done = threading.Event(), []
+
+    def slow() -> None:
+        begun.wait()
+        done.append(lake.spark.range(3).count())
+
+    def failing() -> None:
+        raise ValueError("of an action")
+
+    def both(also: Callable[[], None]) -> None:
+        with Parallel(lake.spark) as beside:
+            beside.begin(slow)
+            beside.begin(failing)
+            begun.set()
+            also()
+
+    def raising() -> None:
+        raise KeyError("of the block")
+
+    with pytest.raises(KeyError, match="of the block"):
+        both(raising)
+    assert done == [3]
+    with pytest.raises(ValueError, match="of an action"):
+        both(lambda: None)
+    assert done == [3, 3]
 
 
 def test_a_change_that_intrudes_before_the_commit_is_built_upon(

@@ -204,13 +204,14 @@ def test_an_upstream_model_tells_its_key_its_rows_and_where_its_base_stands(shop
 
 
 def test_only_snapshots_of_a_base_that_say_so_hold_a_version(shop, writing) -> None:
-    """A merge is two commits, of which the second says how far; maintenance of others says nothing."""
+    """A merge is two commits, of which the later says how far, perhaps both; maintenance of others says nothing."""
     warehouse, _ = shop
     warehouse.create("halves__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
     one, two = (warehouse.append("halves__changes", [(i, "a", "insert")]) for i in (1, 2))
     warehouse.create("halves", arctic_kind="base", arctic_primary_key="id")
     first = warehouse.append("halves", [(1, "a")], **writing.merged_to(one))
     warehouse.append("halves", [])
+    warehouse.append("halves", [], **writing.merged_to(two))
     second = warehouse.append("halves", [(2, "a")], **writing.merged_to(two))
     warehouse.append("halves", [])
     source = observe_source(warehouse.reader, TableName("lake", "dwd", "halves"))
