@@ -106,11 +106,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cte:
-    """A named query, with what was known where it was named."""
+    """A named query, with what was known where it was named; `derived` is its tree, once it was read."""
 
     query: exp.Query
     columns: tuple[str, ...]
     context: Context
+    derived: list[Derived] = field(default_factory=list)
 
 
 @dataclass

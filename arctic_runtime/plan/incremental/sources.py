@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.again import again
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args
 from arctic_runtime.plan.incremental.conditions import conjunction
 from arctic_runtime.plan.incremental.expressions import column
@@ -126,7 +127,10 @@ def _table(item: exp.Table, context: Context) -> Rows:
 
 
 def _named_query(cte: Cte) -> Derived:
-    return _renamed(cte.context.derive(cte.query, cte.context, None), cte.columns)
+    if cte.derived:
+        return again(cte.derived[0], cte.context.names)
+    cte.derived.append(_renamed(cte.context.derive(cte.query, cte.context, None), cte.columns))
+    return cte.derived[0]
 
 
 def _stored(parts: tuple[str, str, str], context: Context) -> Derived:

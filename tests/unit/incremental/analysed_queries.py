@@ -86,6 +86,8 @@ QUERIES = (
     "select t.x, t.y from (select id, amount from orders) as t(x, y)",
     "with big as (select * from orders where amount > 2) select id from big",
     "with a(x, y) as (select id, amount from orders), b as (select x from a where y > 1) select a.y from a join b on a.x = b.x",
+    "with t(c, s) as (select customer, sum(amount) from orders group by 1) select a.c, b.s from t a left join t b on a.s = b.c where a.c in (select c from t where s > 1)",
+    "with t as (select id, row_number() over (partition by customer order by id) as n from orders union all select id, line from items), u as (select a.id, b.n from t a join t b on a.id = b.n) select x.id, y.n from u x join u y on x.n = y.id where exists (select 1 from t where t.id = x.id)",
     "with orders as (select id from orders where id > 3) select * from orders",
     "with a as (select id from orders), b as (with a as (select line as id from items) select id from a) select * from b union all select * from a",
     "select p.id, n.cost from paid p left join named n on p.id = n.item",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 
 import duckdb
 import pytest
@@ -13,11 +15,13 @@ from sqlglot import exp
 
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.again import again
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, analyse
 from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import Deltas, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import input_name, query, render
+from arctic_runtime.plan.incremental.scope import Derived, Names
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Filter,
@@ -107,6 +111,32 @@ def test_trees_have_the_rows_of_their_queries_whatever_the_tables_hold(seed: int
     with _loaded(seed) as con:
         for sql in QUERIES:
             assert rows(con, _shown(_analysed(sql))) == rows(con, sql), sql
+
+
+def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
+    for sql in QUERIES:
+        found = _analysed(sql)
+        names = Names(dict(found.types), {scan.key[0] for scan in scans(found.tree) if scan.key}, count(10_000))
+        other = again(Derived(found.tree, found.outputs), names)
+        old, new = (query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
+        assert _numbered(new) == _numbered(old), sql
+        pairs = dict(zip(_NAMES.findall(old), _NAMES.findall(new), strict=True))
+        assert not pairs.keys() & set(pairs.values()), sql
+        assert other.fields == tuple((name, pairs[made]) for name, made in found.outputs), sql
+        assert [names.types.get(new) for new in pairs.values()] == [found.types.get(old) for old in pairs], sql
+        assert [old in names.never_null for old in pairs] == [new in names.never_null for new in pairs.values()], sql
+        assert [scan.key for scan in scans(other.node)] == [
+            scan.key and tuple(pairs[part] for part in scan.key) for scan in scans(found.tree)
+        ], sql
+
+
+_NAMES = re.compile(r"`([^`]*#\d+)`")
+
+
+def _numbered(text: str) -> str:
+    """A text with its columns numbered as they come."""
+    found: dict[str, str] = {}
+    return _NAMES.sub(lambda name: found.setdefault(name[1], f"{name[1].rpartition('#')[0]}#{len(found)}"), text)
 
 
 @pytest.mark.parametrize(("sql", "reason"), REFUSALS)
