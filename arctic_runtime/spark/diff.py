@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
-from arctic_runtime.spark.frames import all_of, any_of, column
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.frames import NULL, all_of, any_of, typed
+from arctic_runtime.spark.statement import Sql, listed, name, statement
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
@@ -52,7 +52,7 @@ class Shape:
     @property
     def before_type(self) -> str | None:
         """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
-        fields = ",".join(f"{quoted(kept.name)}:{kept.type}" for kept in self.rest)
+        fields = ",".join(f"{name(kept.name)}:{kept.type}" for kept in self.rest)
         return f"struct<{fields}>" if fields else None
 
 
@@ -177,7 +177,8 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     on_key = all_of([F.col(f"a{i}") == F.col(f"c{i}") for i in _key_positions(shape)])
     both = found.join(newer, on_key, "left")
     is_newer = F.col("unmerged").isNotNull()
-    replaced = {f"b{i}": F.when(is_newer, F.col(f"c{i}")).otherwise(F.col(f"b{i}")) for i in range(len(shape.columns))}
+    newest = "CASE WHEN unmerged IS NOT NULL THEN {c} ELSE {b} END"
+    replaced = {f"b{i}": F.expr(statement(newest, c=name(f"c{i}"), b=name(f"b{i}"))) for i in range(len(shape.columns))}
     alive = F.when(is_newer, F.col("unmerged") != DELETE).otherwise(F.col(_HAS_BEFORE))
     return both.withColumns({**replaced, _HAS_BEFORE: alive})
 
@@ -223,8 +224,10 @@ def _emit(
         .when(has_after & has_before & _differs(shape), UPDATE)
     )
     rows = joined.withColumn(ACTION, action).where(F.col(ACTION).isNotNull())
+    newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
+    flags = {"after": name(_HAS_AFTER), "before": name(_HAS_BEFORE)}
     merged = [
-        F.when(~has_after & has_before, F.col(f"b{i}")).otherwise(F.col(f"a{i}")).alias(kept.name)
+        F.expr(statement(newest, a=name(f"a{i}"), b=name(f"b{i}"), own=name(kept.name), **flags))
         for i, kept in enumerate(shape.columns)
     ]
     tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
@@ -239,25 +242,35 @@ def _of_the_run() -> Expression:
 def _before(shape: Shape) -> list[Expression]:
     if shape.before_type is None:
         return []
-    fields = [F.col(f"b{i}").alias(kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    rest = [(name(f"b{i}"), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
     known = F.col(ACTION).isin(UPDATE, DELETE) & F.col(_HAS_BEFORE)
-    return [F.when(known, F.struct(*fields)).cast(shape.before_type).alias(BEFORE)]
+    return [F.when(known, F.expr(struct(rest))).cast(shape.before_type).alias(BEFORE)]
+
+
+def struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
+    """A struct of values under names."""
+    named = [statement("{value} AS {own}", value=value, own=name(own)) for value, own in fields]
+    return statement("struct({named})", named=listed(named))
 
 
 def _differs(shape: Shape) -> Expression:
-    """Whether any column outside the key differs, nulls being equal to each other."""
-    return any_of(
-        [
-            ~comparable(F.col(f"a{i}"), kept.type).eqNullSafe(comparable(F.col(f"b{i}"), kept.type))
-            for i, kept in enumerate(shape.columns)
-            if not shape.is_key(kept.name)
-        ]
-    )
+    """Whether any column outside the key differs."""
+    rest = [(i, kept.type) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    return F.expr(differ((name(f"a{i}"), name(f"b{i}"), kind) for i, kind in rest))
 
 
-def comparable(value: Expression, kind: str) -> Expression:
+def differ(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
+    """Whether the two values of any pair, which are of a type, differ, nulls being equal to each other."""
+    told = [
+        statement("NOT ({a} <=> {b})", a=_comparable(left, kind), b=_comparable(right, kind))
+        for left, right, kind in pairs
+    ]
+    return listed(told, " OR ") if told else Sql("false")
+
+
+def _comparable(value: Sql, kind: str) -> Sql:
     """Spark compares no maps; their entries in order it does."""
-    return F.array_sort(F.map_entries(value)) if kind.startswith("map<") else value
+    return statement("array_sort(map_entries({value}))", value=value) if kind.startswith("map<") else value
 
 
 def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Expression]:
@@ -265,12 +278,9 @@ def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str
 
     `found` are the columns that the frame has, which it knows as `named`.
     """
-    names = {name.lower(): named(name) for name in found}
+    names = {own.lower(): name(named(own)) for own in found}
     return [
-        (column(names[kept.name.lower()]) if kept.name.lower() in names else F.lit(None))
-        .cast(kept.type)
-        .alias(f"{prefix}{i}")
-        for i, kept in enumerate(shape.columns)
+        typed(names.get(kept.name.lower(), NULL), kept.type, f"{prefix}{i}") for i, kept in enumerate(shape.columns)
     ]
 
 
@@ -280,7 +290,7 @@ def _without_before(after: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
-    given = tuple(Column(name, "") for name in shape.given)
+    given = tuple(Column(own, "") for own in shape.given)
     absent = [i for i, kept in enumerate(shape.columns) if find_column(given, kept.name) is None]
     return joined.withColumns({f"a{i}": F.col(f"b{i}") for i in absent}) if absent else joined
 

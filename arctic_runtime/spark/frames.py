@@ -18,10 +18,11 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
 from arctic_runtime.plan.schema import stored_type
-from arctic_runtime.spark.statement import Sql, name
+from arctic_runtime.spark.statement import Sql, name, statement
 
 COMMIT_ORDER = "_last_updated_sequence_number"
 NO_OTHERS: Mapping[int, Names] = {}
+NULL = Sql("NULL")
 
 Hold = Callable[[DataFrame], DataFrame]
 """Marks rows that are read more than once, so that they are computed once."""
@@ -58,15 +59,17 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
-    found = {field.name.lower(): field.name for field in frame.schema.fields}
-    return frame.select(
-        *[
-            (column(found[kept.name.lower()]) if kept.name.lower() in found else F.lit(None))
-            .cast(kept.type)
-            .alias(kept.name)
-            for kept in columns
-        ]
-    )
+    found = {field.name.lower(): name(field.name) for field in frame.schema.fields}
+    return frame.select(*[typed(found.get(kept.name.lower(), NULL), kept.type, kept.name) for kept in columns])
+
+
+def typed(value: Sql, kind: str, alias: str) -> Expression:
+    """A value as a column of a type.
+
+    What is made for every column of a table is made of a text: of a wide table most of a small run's time is calls to
+    Spark, of which an expression that is put together takes one for each of its parts.
+    """
+    return F.expr(statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=Sql(kind), alias=name(alias)))
 
 
 def uncompiled(value: Expression, text: str) -> Expression:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,11 +17,10 @@ from arctic_runtime.plan.increment import is_appended, tells_old_rows
 from arctic_runtime.plan.incremental.bounds import condition
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image, Scan, before
 from arctic_runtime.spark.bounds import bounds
-from arctic_runtime.spark.diff import DELETE, comparable
+from arctic_runtime.spark.diff import DELETE, differ, struct
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
     Hold,
-    any_of,
     appended,
     as_key,
     column,
@@ -33,7 +31,7 @@ from arctic_runtime.spark.frames import (
     read_table,
     read_until,
 )
-from arctic_runtime.spark.statement import expression, name
+from arctic_runtime.spark.statement import Sql, expression, listed, name, number, statement, text
 
 _THERE = "__arctic_there"
 
@@ -147,23 +145,34 @@ def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept
         newest = newest_changes(appended(spark, source, window), source.key, source.commits_in(window))
         return _looked_up(spark, source, window, newest, kept)
     found = _net_changes(spark, source, window, kept)
-    images = F.array(
-        F.struct(*found.old, F.lit(-1).alias(WEIGHT), (found.was & found.moves).alias(_THERE)),
-        F.struct(*found.new, F.lit(1).alias(WEIGHT), (found.stays & found.moves).alias(_THERE)),
-    )
-    return found.rows.select(F.inline(images)).where(F.col(_THERE)).drop(_THERE)
+    names = [part.name for part in kept]
+    images = [
+        struct([*zip(values, names, strict=True), (number(weight), WEIGHT), (_both(told, found.moves), _THERE)])
+        for values, weight, told in ((found.old, -1, found.was), (found.new, 1, found.stays))
+    ]
+    return _inlined(found.rows, images)
 
 
 def _pairs(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
     """A row for each key that changed in the columns `kept`; where there is one commit, no row moves for that."""
     found = _net_changes(spark, source, window, kept)
-    old = [value.alias(before(part.name)) for value, part in zip(found.old, kept, strict=True)]
-    flags = (found.stays.alias(HAS_AFTER), found.was.alias(HAS_BEFORE))
-    is_there = ((found.was | found.stays) & found.moves).alias(_THERE)
+    new = zip(found.new, [part.name for part in kept], strict=True)
+    old = zip(found.old, [before(part.name) for part in kept], strict=True)
+    flags = ((found.stays, HAS_AFTER), (found.was, HAS_BEFORE))
+    is_any = statement("({was} OR {stays})", was=found.was, stays=found.stays)
     # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of their
     # names: with a dozen columns it would never end.
-    image = F.array(F.struct(*found.new, *old, *flags, is_there))
-    return found.rows.select(F.inline(image)).where(F.col(_THERE)).drop(_THERE)
+    return _inlined(found.rows, [struct([*new, *old, *flags, (_both(is_any, found.moves), _THERE)])])
+
+
+def _both(one: Sql, other: Sql) -> Sql:
+    return statement("{one} AND {other}", one=one, other=other)
+
+
+def _inlined(rows: DataFrame, images: Sequence[Sql]) -> DataFrame:
+    """Of each row those images that say that they are there."""
+    made = rows.select(F.expr(statement("inline(array({images}))", images=listed(images))))
+    return made.where(F.col(_THERE)).drop(_THERE)
 
 
 @dataclass(frozen=True)
@@ -174,22 +183,27 @@ class _Net:
     """
 
     rows: DataFrame
-    old: list[Expression]
-    new: list[Expression]
-    was: Expression
-    stays: Expression
-    moves: Expression
+    old: list[Sql]
+    new: list[Sql]
+    was: Sql
+    stays: Sql
+    moves: Sql
 
 
 def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> _Net:
     rows = _net(spark, source, window, kept)
-    old = [_before_image(source, part).cast(part.type).alias(part.name) for part in kept]
-    new = [_of(rows, part.name).cast(part.type).alias(part.name) for part in kept]
-    was, stays = F.col(BEFORE).isNotNull(), F.col(ACTION) != DELETE
-    differs = any_of(
-        [~comparable(b, p.type).eqNullSafe(comparable(a, p.type)) for a, b, p in zip(new, old, kept, strict=True)]
-    )
-    return _Net(rows, old, new, was, stays, ~was | ~stays | differs)
+    spelled = {found.lower(): name(found) for found in rows.columns}
+    old = [_cast(_before_image(source, part), part) for part in kept]
+    new = [_cast(spelled[part.name.lower()], part) for part in kept]
+    was = statement("{before} IS NOT NULL", before=name(BEFORE))
+    stays = statement("{action} != {delete}", action=name(ACTION), delete=text(DELETE))
+    unlike = differ((b, a, part.type) for a, b, part in zip(new, old, kept, strict=True))
+    either = "(NOT ({was}) OR NOT ({stays}) OR {unlike})"
+    return _Net(rows, old, new, was, stays, statement(either, was=was, stays=stays, unlike=unlike))
+
+
+def _cast(value: Sql, to: Column) -> Sql:
+    return statement("CAST({value} AS {kind})", value=value, kind=Sql(to.type))
 
 
 def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
@@ -204,8 +218,9 @@ def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[C
     order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
     key = [column(part) for part in source.key]
     rest = [part.name for part in kept if not _in(part.name, source.key)]
-    was = F.struct(*[F.col(BEFORE)[part].alias(part) for part in rest] or [F.lit(True).alias("is_there")])
-    newest = F.max_by(F.struct(F.col(ACTION), *[_of(changes, part).alias(part) for part in rest]), order)
+    was = F.expr(struct([(name(BEFORE, part), part) for part in rest] or [(Sql("true"), "is_there")]))
+    spelled = {found.lower(): name(found) for found in changes.columns}
+    newest = F.max_by(F.expr(struct([(name(ACTION), ACTION), *[(spelled[of.lower()], of) for of in rest]])), order)
     oldest = F.min_by(F.struct(F.when(F.col(BEFORE).isNotNull(), was).alias(BEFORE)), order)
     grouped = changes.groupBy(*key).agg(newest.alias("newest"), oldest.alias("oldest"))
     return grouped.select(*key, "newest.*", "oldest.*")
@@ -224,13 +239,9 @@ def _looked_up(
     return _weighed(conformed(came, kept), 1).unionAll(_weighed(conformed(gone, kept), -1))
 
 
-def _before_image(source: SourceState, part: Column) -> Expression:
+def _before_image(source: SourceState, part: Column) -> Sql:
     assert source.key is not None
-    return column(part.name) if _in(part.name, source.key) else F.col(BEFORE)[part.name]
-
-
-def _of(frame: DataFrame, wanted: str) -> Expression:
-    return column(next(found for found in frame.columns if same_name(found, wanted)))
+    return name(part.name) if _in(part.name, source.key) else name(BEFORE, part.name)
 
 
 def _in(wanted: str, names: Sequence[str]) -> bool:

@@ -27,7 +27,7 @@ from arctic_runtime.plan.incremental.tree import (
 )
 from arctic_runtime.spark import images
 from arctic_runtime.spark.bounds import SCANNED_ROWS
-from arctic_runtime.spark.frames import Hold, column
+from arctic_runtime.spark.frames import Hold, column, typed
 from arctic_runtime.spark.statement import name
 
 
@@ -101,4 +101,4 @@ def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFra
 
 def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Expression]:
     pairs = zip(increment.outputs, query.schema.fields, strict=True)
-    return [column(named(made)).cast(field.dataType).alias(named(field.name)) for (_, made), field in pairs]
+    return [typed(name(named(made)), field.dataType.simpleString(), named(field.name)) for (_, made), field in pairs]

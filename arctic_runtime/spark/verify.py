@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
@@ -21,7 +21,7 @@ from arctic_runtime.plan.declared import Declared
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.incremental.tree import Node, scans
 from arctic_runtime.spark import events, increments, totals
-from arctic_runtime.spark.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, comparable, state_changes
+from arctic_runtime.spark.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, differ, state_changes
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
     column,
@@ -31,6 +31,7 @@ from arctic_runtime.spark.frames import (
     read_table,
 )
 from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.statement import name
 
 EXAMPLES = 3
 SAMPLED = 1000
@@ -212,9 +213,8 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     if not shape.rest:
         return rules
     told = F.col(BEFORE).isNotNull()
-    same_as_told = _same("__arctic_previous", BEFORE, shape)
-    after = F.struct(*[column(kept.name) for kept in shape.rest])
-    unchanged = _same_images(F.col(BEFORE), after, shape)
+    same_as_told = _same(("__arctic_previous",), (BEFORE,), shape)
+    unchanged = _same((BEFORE,), (), shape)
     return {
         **rules,
         "deletes that tell a row delete one": (action == DELETE) & told & absent,
@@ -227,15 +227,9 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     }
 
 
-def _same(left: str, right: str, shape: Shape) -> Expression:
-    return _same_images(F.col(left), F.col(right), shape)
-
-
-def _same_images(left: Expression, right: Expression, shape: Shape) -> Expression:
-    same = F.lit(True)
-    for kept in shape.rest:
-        same &= comparable(left[kept.name], kept.type).eqNullSafe(comparable(right[kept.name], kept.type))
-    return same
+def _same(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
+    """Whether two images of a row are alike, which are in structs of these names, or in the row itself."""
+    return ~F.expr(differ((name(*left, of.name), name(*right, of.name), of.type) for of in shape.rest))
 
 
 def _all_changes(run: Run, state: TableState) -> DataFrame:
