@@ -367,6 +367,8 @@ def _local_settings(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.shuffle.partitions": str(partitions),
+        # Without Hadoop's native library, which PySpark does not bring, its own starts `chmod` twice for each file.
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     }
 
 

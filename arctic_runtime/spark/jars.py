@@ -1,4 +1,4 @@
-"""What the Java side is made of: Java itself, two JARs by exact coordinates, and a class-data archive.
+"""What the Java side is made of: Java itself, three JARs by exact coordinates, and a class-data archive.
 
 `python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
 (`DBT_ARCTIC_HOME`, else the user's own) and need no network.
@@ -93,6 +93,13 @@ JARS = (
         version="3.54.1.0",
         sha256="f8dce420a6016278497f4f0560f65602b9db858de141b541cf91a4644ebe4639",
         size=12132578,
+    ),
+    Jar(
+        group="com.globalmentor",
+        artifact="hadoop-bare-naked-local-fs",
+        version="0.1.0",
+        sha256="e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+        size=9106,
     ),
 )
 

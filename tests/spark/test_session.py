@@ -109,6 +109,14 @@ def test_tables_are_format_3_with_patient_commits(spark: SparkSession, namespace
     assert found["commit.retry.num-retries"] == "20"
 
 
+def test_files_are_written_without_a_process_for_each(spark: SparkSession) -> None:
+    """Spark asks for a file system before it has all its settings, and keeps the first that it gets."""
+    java = spark._jvm
+    assert java is not None
+    found = java.org.apache.hadoop.fs.FileSystem.get(java.java.net.URI("file:///"), spark._jsc.hadoopConfiguration())
+    assert found.getClass().getSimpleName() == "BareLocalFileSystem"
+
+
 def test_pyiceberg_reads_what_spark_wrote(environment: SparkEnvironment, spark: SparkSession, namespace: str) -> None:
     from pyiceberg.catalog import load_catalog
 

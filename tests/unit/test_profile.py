@@ -25,6 +25,12 @@ def test_embedded_needs_nothing_but_a_directory(tmp_path: Path) -> None:
     assert settings["spark.sql.defaultCatalog"] == "lake"
 
 
+def test_only_an_embedded_spark_gets_a_file_system_that_its_own_class_path_has(tmp_path: Path) -> None:
+    wanted = "spark.hadoop.fs.file.impl"
+    assert wanted in Profile.embedded(tmp_path).spark_settings()
+    assert wanted not in Profile.embedded(tmp_path, master="spark://host:7077").spark_settings()
+
+
 def test_embedded_makes_a_relative_warehouse_absolute_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
