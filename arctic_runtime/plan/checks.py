@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import same_name
 
 
-def over(check: str, names: Mapping[str, str]) -> str:
+def over(check: str, names: Mapping[str, str]) -> exp.Expr:
     """The same predicate over columns that go by other names; `names` maps each column's own to the other.
 
     Raises ConfigError for a text that is no predicate, and for a column that there is not.
@@ -23,7 +23,7 @@ def over(check: str, names: Mapping[str, str]) -> str:
         first = column.parts[0]
         if first.name not in variables:
             first.replace(exp.to_identifier(_other(first.name, names, check), quoted=True))
-    return found.sql(dialect="spark")
+    return found
 
 
 def _parsed(check: str) -> exp.Expr:

@@ -19,6 +19,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
+from arctic_runtime.plan.incremental.unique import is_unique
 from arctic_runtime.plan.reads import Reads
 
 _WAYS: Mapping[type[Maintenance], str] = {
@@ -218,6 +219,20 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
     views = {name: ViewText(sql) for name, sql in upstreams.views.items()}
     analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
     return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
+
+
+def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:
+    """Whether no two rows of the query can have the same primary key, by how it is made of what is keyed already.
+
+    An increment that is `known` has the query analysed.
+    """
+    if known is not None:
+        return is_unique(known.tree, known.key)
+    try:
+        analysed, key = analysis(model, upstreams)
+    except NotMaintained:
+        return False
+    return is_unique(analysed.tree, key)
 
 
 def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int) -> Facts:

@@ -170,8 +170,8 @@ def _drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
 
 
 def run(spark: SparkSession, sql: Sql) -> None:
-    """Runs a statement for its effect, with this module's errors."""
-    attempt(lambda: spark.sql(sql).collect(), sql)
+    """Runs a statement for its effect, with this module's errors. Spark does what it says when it is given it."""
+    attempt(lambda: spark.sql(sql), sql)
 
 
 def write_once(action: Callable[[], T], what: str) -> T:

@@ -18,7 +18,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.declared import Declared
-from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, without_totals
+from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, without_totals
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
@@ -123,8 +123,7 @@ class Computation:
     def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
         old = current_rows(self.spark, self.model, self.context.state)
-        rows = state_changes(self.query, old, self.shape)
-        return Computed(rows, is_gathered=old is None, is_pinned=False)
+        return Computed(self._changes(self.query, old), is_gathered=old is None, is_pinned=False)
 
     def _given_up(self) -> Computed:
         """The same, where following what changed turns out not to be the way."""
@@ -174,15 +173,14 @@ class Computation:
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
-            rows = state_changes(now, old, self.shape)
-            return Computed(rows, summary, as_decided=False)
+            return Computed(self._changes(now, old), summary, as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
             return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
         # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
         is_alone = not scans(plan.result)
         now, before = (rows.coalesce(1) if is_alone else rows for rows in (now, before))
-        return Computed(state_changes(now, before, self.shape), summary, is_alone)
+        return Computed(self._changes(now, before), summary, is_alone)
 
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
@@ -210,8 +208,12 @@ class Computation:
         `count` is how many keys there are, if that is known.
         """
         only = self._keys(keys, count)
-        old = current_rows(self.spark, self.model, self.context.state, only)
-        return state_changes(new, old, self.shape)
+        return self._changes(new, current_rows(self.spark, self.model, self.context.state, only))
+
+    def _changes(self, new: DataFrame, old: DataFrame | None) -> DataFrame:
+        """Change rows from rows of the table to what the query has in their place."""
+        keyed = is_keyed(self.model, self.upstreams, self.decision.increment)
+        return state_changes(new, old, self.shape, keyed)
 
     def _keys(self, keys: DataFrame, count: int | None) -> Keys:
         """Keys, by position those of the table, to look its rows up by."""

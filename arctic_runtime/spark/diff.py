@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
-from arctic_runtime.spark.frames import NULL, all_of, any_of, typed
-from arctic_runtime.spark.statement import Sql, listed, name, statement
+from arctic_runtime.spark.frames import NULL, all_of, typed
+from arctic_runtime.spark.statement import Sql, expression, listed, name, statement, text
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
 FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
 
+_NO, _ONE = Sql("false"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
 
 
@@ -56,20 +57,22 @@ class Shape:
         return f"struct<{fields}>" if fields else None
 
 
-def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape) -> DataFrame:
+def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
     """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
 
-    Both are joined on the key in full, so its cost follows both tables.
+    Both are joined on the key in full, so its cost follows both tables. Where no two rows of `new` can have the same
+    key (`keyed`), none are looked for.
     """
-    after = new.select(*images("a", shape, new.columns), F.lit(True).alias(_HAS_AFTER), _of_the_run())
-    copies = F.count(F.lit(1)).over(Window.partitionBy(*key_images(shape)))
-    after = after.withColumns({_FLAW: _flaw(shape, copies), _SEQ: F.lit(0).cast(shape.sequence_type)})
+    after = new.selectExpr(*images("a", shape, new.columns), _yes(_HAS_AFTER), *_told_by_the_run(shape))
+    flaw = _flaw(shape)
+    if not keyed:
+        after, flaw = after.selectExpr("*", _as(_flaw(shape, _copies(shape)), _FLAW)), name(_FLAW)
     if old is None:
-        return _emit(_without_before(after, shape), shape)
-    before = old.select(*images("b", shape, old.columns), F.lit(True).alias(_HAS_BEFORE))
+        return _emit(_without_before(after, shape), shape, flaw)
+    before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     joined = after.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_AFTER, _HAS_BEFORE])
     joined = joined.withColumn(_SEQ, F.coalesce(_SEQ, F.lit(0).cast(shape.sequence_type)))
-    return _emit(_keep_what_is_not_given(joined, shape), shape)
+    return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
 
 
 def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
@@ -77,25 +80,20 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
     `moved` has the query's columns under their names, and `weight`. The table is not read.
     """
-    own = images("a", shape, moved.columns)
-    rest = [value for value, kept in zip(own, shape.columns, strict=True) if not shape.is_key(kept.name)]
-    keys = [value for value, kept in zip(own, shape.columns, strict=True) if shape.is_key(kept.name)]
-    image = F.struct(*rest) if rest else F.struct(F.lit(0).alias("nothing"))
-    ends = moved.groupBy(*keys or [F.lit(0)]).agg(
-        F.max_by(image, weight).alias("after"),
-        F.min_by(image, weight).alias("before"),
-        (F.max(weight) > 0).alias(_HAS_AFTER),
-        (F.min(weight) < 0).alias(_HAS_BEFORE),
+    rest = [i for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    by = {"image": struct([(_place("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]), "weight": name(weight)}
+    ends = (
+        statement("max_by({image}, {weight}) AS after", **by),
+        statement("min_by({image}, {weight}) AS before", **by),
+        statement("max({weight}) > 0 AS {own}", weight=name(weight), own=name(_HAS_AFTER)),
+        statement("min({weight}) < 0 AS {own}", weight=name(weight), own=name(_HAS_BEFORE)),
     )
-    found = ends.select(
-        *[_end("a", "after", i, kept, shape) for i, kept in enumerate(shape.columns)],
-        *[_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)],
-        F.col(_HAS_AFTER),
-        F.col(_HAS_BEFORE),
-        _of_the_run(),
-        F.lit(0).cast(shape.sequence_type).alias(_SEQ),
-    )
-    return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
+    own = moved.selectExpr(*images("a", shape, moved.columns), name(weight))
+    found = own.groupBy(*key_images(shape)).agg(*map(F.expr, ends))
+    now = [_end("a", "after", i, kept, shape) for i, kept in enumerate(shape.columns)]
+    was = [_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)]
+    both = found.selectExpr(*now, *was, name(_HAS_AFTER), name(_HAS_BEFORE), *_told_by_the_run(shape))
+    return _emit(_keep_what_is_not_given(both, shape), shape, _flaw(shape))
 
 
 def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
@@ -103,19 +101,18 @@ def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
 
     `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
     """
-    found = pairs.select(
+    found = pairs.selectExpr(
         *images("a", shape, shape.given),
         *images("b", shape, shape.given, before),
-        F.col(HAS_AFTER).alias(_HAS_AFTER),
-        F.col(HAS_BEFORE).alias(_HAS_BEFORE),
-        _of_the_run(),
-        F.lit(0).cast(shape.sequence_type).alias(_SEQ),
+        _as(name(HAS_AFTER), _HAS_AFTER),
+        _as(name(HAS_BEFORE), _HAS_BEFORE),
+        *_told_by_the_run(shape),
     )
-    return _emit(_keep_what_is_not_given(found, shape), shape, flaw=_flaw(shape, F.lit(1)))
+    return _emit(_keep_what_is_not_given(found, shape), shape, _flaw(shape))
 
 
-def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Expression:
-    return F.col(f"a{place}" if shape.is_key(kept.name) else f"{end}.a{place}").alias(f"{prefix}{place}")
+def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Sql:
+    return _as(_place("a", place) if shape.is_key(kept.name) else name(end, f"a{place}"), f"{prefix}{place}")
 
 
 def event_changes(
@@ -135,7 +132,7 @@ def event_changes(
     looked_up = _look_up(net, base, unmerged, shape)
     joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
     found = _keep_what_is_not_given(joined, shape)
-    return _emit(found, shape, F.lit(ordered), F.when(F.col(_HAS_AFTER), against_contract(shape)))
+    return _emit(found, shape, _contract_flaw(shape), Sql("true" if ordered else "false"))
 
 
 def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
@@ -145,7 +142,7 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
     """
     if old is None:
         return event_changes(net, None, None, shape, "replace", ordered)
-    before = old.select(*images("b", shape, old.columns), F.lit(True).alias(_HAS_BEFORE))
+    before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
     last = F.lit(mark if ordered else "0").cast(shape.sequence_type)
     told = {
@@ -153,7 +150,7 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
         _SEQ: F.coalesce(_SEQ, last),
     }
     found = _keep_what_is_not_given(joined.withColumns(told), shape)
-    return _emit(found, shape, flaw=F.when(F.col(_HAS_AFTER), against_contract(shape)))
+    return _emit(found, shape, _contract_flaw(shape))
 
 
 def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -169,11 +166,11 @@ def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
 def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | None, shape: Shape) -> DataFrame:
     if base is None:
         return _without_before(events, shape)
-    before = base.select(*images("b", shape, base.columns), F.lit(True).alias(_HAS_BEFORE))
+    before = base.selectExpr(*images("b", shape, base.columns), _yes(_HAS_BEFORE))
     found = events.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
     if unmerged is None:
         return found
-    newer = unmerged.select(*images("c", shape, unmerged.columns), F.col(ACTION).alias("unmerged"))
+    newer = unmerged.selectExpr(*images("c", shape, unmerged.columns), _as(name(ACTION), "unmerged"))
     on_key = all_of([F.col(f"a{i}") == F.col(f"c{i}") for i in _key_positions(shape)])
     both = found.join(newer, on_key, "left")
     is_newer = F.col("unmerged").isNotNull()
@@ -207,56 +204,65 @@ def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
 _ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore}
 
 
-def _emit(
-    joined: DataFrame, shape: Shape, keep_tombstones: Expression | None = None, flaw: Expression | None = None
-) -> DataFrame:
+def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO) -> DataFrame:
     """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
 
-    Its column `flaw` is what breaks the after images, unless the expression `flaw` is.
+    `flaw` is what breaks the after images, null where nothing does.
     """
-    broken = F.col(_FLAW) if flaw is None else flaw
-    tombstone = F.lit(False) if keep_tombstones is None else keep_tombstones
-    has_after, has_before = F.col(_HAS_AFTER), F.col(_HAS_BEFORE)
-    action = (
-        F.when(broken.isNotNull() & has_after, broken)
-        .when(has_after & ~has_before, INSERT)
-        .when(~has_after & (has_before | tombstone), DELETE)
-        .when(has_after & has_before & _differs(shape), UPDATE)
-    )
-    rows = joined.withColumn(ACTION, action).where(F.col(ACTION).isNotNull())
-    newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
     flags = {"after": name(_HAS_AFTER), "before": name(_HAS_BEFORE)}
+    action = statement(
+        "CASE WHEN {after} AND ({flaw}) IS NOT NULL THEN {flaw} WHEN {after} AND NOT {before} THEN {insert} "
+        "WHEN NOT {after} AND ({before} OR {tombstones}) THEN {delete} "
+        "WHEN {after} AND {before} AND ({differs}) THEN {update} END AS {own}",
+        flaw=flaw,
+        tombstones=keep_tombstones,
+        differs=_differs(shape),
+        insert=text(INSERT),
+        update=text(UPDATE),
+        delete=text(DELETE),
+        own=name(ACTION),
+        **flags,
+    )
+    newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
     merged = [
-        F.expr(statement(newest, a=name(f"a{i}"), b=name(f"b{i}"), own=name(kept.name), **flags))
+        statement(newest, a=_place("a", i), b=_place("b", i), own=name(kept.name), **flags)
         for i, kept in enumerate(shape.columns)
     ]
-    tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
-    return rows.select(*merged, *tail, *_before(shape))
+    tail = [action, _as(name(_TS), TIMESTAMP), _as(name(_SEQ), SEQUENCE)]
+    rest = [(_place("b", i), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    told = statement("CASE WHEN {before} THEN {image} END", image=struct(rest), **flags)
+    was = [typed(told, shape.before_type, BEFORE)] if shape.before_type else []
+    return joined.selectExpr(*merged, *tail, *was).where(F.col(ACTION).isNotNull())
 
 
-def _of_the_run() -> Expression:
-    """The time of rows that no event brought: null, which the commit puts the run's in the place of."""
-    return F.lit(None).cast("timestamp").alias(_TS)
+def _told_by_the_run(shape: Shape) -> tuple[Sql, Sql]:
+    """Time and place of rows that no event brought; the commit puts the run's time in the place of none."""
+    return typed(NULL, "timestamp", _TS), typed(Sql("0"), shape.sequence_type, _SEQ)
 
 
-def _before(shape: Shape) -> list[Expression]:
-    if shape.before_type is None:
-        return []
-    rest = [(name(f"b{i}"), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
-    known = F.col(ACTION).isin(UPDATE, DELETE) & F.col(_HAS_BEFORE)
-    return [F.when(known, F.expr(struct(rest))).cast(shape.before_type).alias(BEFORE)]
+def _as(value: Sql, own: str) -> Sql:
+    return statement("{value} AS {own}", value=value, own=name(own))
+
+
+def _yes(own: str) -> Sql:
+    return _as(Sql("true"), own)
+
+
+def _place(prefix: str, place: int) -> Sql:
+    """The name of one of the table's columns among the `images` of a prefix."""
+    return name(f"{prefix}{place}")
 
 
 def struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
     """A struct of values under names."""
-    named = [statement("{value} AS {own}", value=value, own=name(own)) for value, own in fields]
+    named = [_as(value, own) for value, own in fields]
     return statement("struct({named})", named=listed(named))
 
 
-def _differs(shape: Shape) -> Expression:
+def _differs(shape: Shape) -> Sql:
     """Whether any column outside the key differs."""
     rest = [(i, kept.type) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
-    return F.expr(differ((name(f"a{i}"), name(f"b{i}"), kind) for i, kind in rest))
+    return differ((_place("a", i), _place("b", i), kind) for i, kind in rest)
 
 
 def differ(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
@@ -273,7 +279,7 @@ def _comparable(value: Sql, kind: str) -> Sql:
     return statement("array_sort(map_entries({value}))", value=value) if kind.startswith("map<") else value
 
 
-def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Expression]:
+def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Sql]:
     """The table's columns under names of their own, null where the frame has none, in the table's types.
 
     `found` are the columns that the frame has, which it knows as `named`.
@@ -295,21 +301,44 @@ def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
     return joined.withColumns({f"a{i}": F.col(f"b{i}") for i in absent}) if absent else joined
 
 
-def _flaw(shape: Shape, copies: Expression) -> Expression:
-    null_key = any_of([key.isNull() for key in key_images(shape)])
-    return F.when(null_key, NULL_KEY).when(copies > 1, DUPLICATE_KEY).otherwise(against_contract(shape))
+def _flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
+    """The flaw of after images, of which there are so many `copies` under a key; null for sound ones."""
+    return statement(
+        "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
+        no_key=_any_null(_key_positions(shape)),
+        null_key=text(NULL_KEY),
+        copies=copies,
+        duplicate=text(DUPLICATE_KEY),
+        contract=against_contract(shape),
+    )
 
 
-def against_contract(shape: Shape) -> Expression:
+def _copies(shape: Shape) -> Sql:
+    """How many after images there are under the key of one."""
+    key = [_place("a", i) for i in _key_positions(shape)] or [Sql("0")]
+    return statement("count(1) OVER (PARTITION BY {key})", key=listed(key))
+
+
+def _contract_flaw(shape: Shape) -> Sql:
+    """What a contract forbids of the after images, where there are any."""
+    return statement("CASE WHEN {after} THEN {flaw} END", after=name(_HAS_AFTER), flaw=against_contract(shape))
+
+
+def against_contract(shape: Shape) -> Sql:
     """The flaw of after images that a contract forbids; null for sound ones.
 
     As in SQL, a check whose answer is null is not broken.
     """
-    guarded = [F.col(f"a{i}") for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
+    guarded = [i for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
     places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
-    broken = [~F.expr(over(check, places)) for check in shape.checks]
-    flaws = [F.when(any_of([value.isNull() for value in guarded]), NULL_COLUMN)] if guarded else []
-    return F.coalesce(*flaws, *[F.when(check, BROKEN_CHECK) for check in broken], F.lit(None).cast("string"))
+    flaws = [(_any_null(guarded), NULL_COLUMN)] if guarded else []
+    flaws += [(statement("NOT ({check})", check=expression(over(of, places))), BROKEN_CHECK) for of in shape.checks]
+    told = [statement("WHEN {is_so} THEN {flaw} ", is_so=is_so, flaw=text(flaw)) for is_so, flaw in flaws]
+    return statement("CASE {told}END", told=listed(told, "")) if told else Sql("CAST(NULL AS string)")
+
+
+def _any_null(places: Sequence[int]) -> Sql:
+    return listed([statement("{a} IS NULL", a=_place("a", i)) for i in places], " OR ") if places else Sql("false")
 
 
 def key_images(shape: Shape) -> list[Expression]:

@@ -15,7 +15,7 @@ from arctic_runtime.model.columns import POSITION, RESERVED, SEQUENCE, TIMESTAMP
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.declared import Declared, Part
 from arctic_runtime.spark.diff import Shape, against_contract, images, key_images
-from arctic_runtime.spark.frames import all_of, any_of, as_key, column, match
+from arctic_runtime.spark.frames import all_of, any_of, as_key, column, first_of_each, match
 
 _ORDERABLE = ("bigint", "int", "decimal", "timestamp", "date", "string", "double", "float")
 
@@ -148,20 +148,19 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
     order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
     marked = events.select(
-        *images("a", shape, events.columns),
+        *map(F.expr, images("a", shape, events.columns)),
         is_delete.alias("deleted"),
         stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
         F.struct(*order).alias("order"),
     )
     folded = _FOLDS[config.on_match](marked, shape)
-    return folded.withColumn("flaw", F.when(~F.col("deleted"), against_contract(shape)))
+    return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
 
 
 def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:
-    newest = Window.partitionBy(*key_images(shape)).orderBy(*_newest_first(events))
-    kept = events.withColumn("rank", F.row_number().over(newest)).where("rank = 1").drop("rank", "order")
-    return kept.withColumn("reset", F.col("deleted"))
+    newest = first_of_each(events, key_images(shape), _newest_first(events)).drop("order")
+    return newest.withColumn("reset", F.col("deleted"))
 
 
 def _newest_first(events: DataFrame) -> list[Expression]:

@@ -39,6 +39,7 @@ from arctic_runtime.model.step import (
     DropStranger,
     EvolveSchema,
     MergeBase,
+    Mode,
     ReplaceView,
     Step,
 )
@@ -82,7 +83,7 @@ from arctic_runtime.spark.frames import (
     uncompiled,
 )
 from arctic_runtime.spark.parallel import Parallel
-from arctic_runtime.spark.statement import Sql, listed, name, number, statement
+from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
 from arctic_runtime.spark.statement import properties as property_list
 
 _TABLE_DEFAULTS = {
@@ -106,6 +107,8 @@ REWRITTEN_ROWS = 100_000
 """A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
 
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
+_ROWS, _NOTHING = "rows", "deletions of nothing"
+"""What is counted besides rows of each action: all rows, and deletions of rows that were not there."""
 
 _TARGET = "__arctic_t"
 """What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
@@ -159,23 +162,27 @@ def append_changes(
     """Appends change rows, if the table still is as observed; returns their numbers by action.
 
     `confirm` is called when the rows are written and before anybody sees them; it may raise to end the attempt.
-    Rows that are `gathered` are in as many parts as their size needs; others are put together first.
+    Rows that are `gathered` are in as many parts as their size needs; others are put together first. They are ordered
+    by key, but for a first load, which is read as a whole.
     Rows under an action of `FLAWS` are never published: they end the attempt with a DataError that shows some.
     """
     seen = Observation()
-    looked_up = context.model.config.changelog == "lookup" or step.mode != "incremental"
-    counts = [_count(action, shape, looked_up).alias(action) for action in (*_ACTIONS, *FLAWS)]
-    timed = rows.withColumn(TIMESTAMP, F.coalesce(TIMESTAMP, uncompiled(F.lit(context.now), ACTION)))
+    kinds = _kinds(_usual(step.mode, context.model), step.mode, context.model, shape)
+    timed = rows.withColumn(TIMESTAMP, F.expr(_time(context.now)))
     parts = timed if gathered else timed.hint("rebalance")
-    ordered = parts.sortWithinPartitions(*[column(part) for part in shape.key]) if shape.key else parts
-    # Outermost: a stage that turns out to be empty is dropped with whatever it counted.
-    counted = ordered.observe(seen, *counts)
+    key = shape.key if step.mode != "create" else ()
+    ordered = parts.sortWithinPartitions(*[column(part) for part in key]) if key else parts
+    # Outermost: a stage that turns out to be empty is dropped with whatever it counted. What is counted costs much for
+    # each kind, so only those are that rows usually are of.
+    counted = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *_counts(kinds))
 
     def write(branch: tuple[str, ...]) -> dict[str, int]:
         writer = counted.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
         write_once(writer.append, f"append changes to {step.table}")
-        told = _told(seen) or _counted_again(context.spark, step, branch, counts)
-        found = {action: int(count or 0) for action, count in told.items()}
+        told = _told(seen)
+        if not told or told.pop(_ROWS) != sum(told.values()):
+            told = _counted_again(context, step, branch, shape)
+        found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | told
         if any(found[flaw] for flaw in FLAWS):
             raise _flawed(context, branch, shape, found)
         if confirm is not None:
@@ -187,26 +194,50 @@ def append_changes(
 
 def _told(seen: Observation) -> dict[str, int]:
     """What was counted while rows were written; empty where a server that is busy does not tell."""
-    return dict(seen.get)
+    return {kind: int(count or 0) for kind, count in dict(seen.get).items()}
 
 
-def _counted_again(
-    spark: SparkSession, step: AppendChanges, branch: Sequence[str], counts: Sequence[Expression]
-) -> dict[str, int]:
-    """Counts the rows that were just appended to a branch; none where nothing was."""
+def _counted_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
+    """Counts the rows of every kind that were just appended to a branch; none where nothing was."""
+    spark = context.spark
     (tip,) = tips(spark, step.table, branch[-1].removeprefix("branch_")).values()
-    reader = spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
     if tip == step.expected:
-        return dict.fromkeys((*_ACTIONS, *FLAWS), 0)
+        return {}
+    reader = spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
     rows = reader.table(name(*step.table.parts))
-    return {str(key): int(value) for key, value in rows.agg(*counts).collect()[0].asDict().items()}
+    counts = _counts(_kinds((*_ACTIONS, *FLAWS), step.mode, context.model, shape))
+    return {str(kind): int(count) for kind, count in rows.agg(*counts).collect()[0].asDict().items()}
 
 
-def _count(action: str, shape: Shape, looked_up: bool) -> Expression:
-    """Rows under an action; where rows are looked up, the deletion of one that was not there deletes nothing."""
-    is_told = action == DELETE and looked_up and shape.before_type is not None
-    is_real = F.col(BEFORE).isNotNull() if is_told else F.lit(True)
-    return F.count_if((F.col(ACTION) == action) & is_real)
+def _usual(mode: Mode, model: Model) -> tuple[str, ...]:
+    """The actions of all rows of most runs."""
+    if mode == "create":
+        return (INSERT,)
+    return (UPSERT, DELETE) if mode == "incremental" and model.config.changelog == "input" else (INSERT, UPDATE, DELETE)
+
+
+def _kinds(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
+    """Of what kind a row is: its action; where rows are looked up, one that was not there is not what is deleted."""
+    is_one = "{action} = {kind}"
+    kinds = {kind: statement(is_one, action=name(ACTION), kind=text(kind)) for kind in actions}
+    is_looked_up = model.config.changelog == "lookup" or mode != "incremental"
+    if DELETE in kinds and is_looked_up and shape.before_type is not None:
+        parts = {"is_one": kinds[DELETE], "before": name(BEFORE)}
+        kinds[_NOTHING] = statement("{is_one} AND {before} IS NULL", **parts)
+        kinds[DELETE] = statement("{is_one} AND {before} IS NOT NULL", **parts)
+    return kinds
+
+
+def _counts(kinds: Mapping[str, Sql]) -> list[Expression]:
+    count = "count(CASE WHEN {is_one} THEN true END) AS {kind}"
+    return [F.expr(statement(count, is_one=is_one, kind=name(kind))) for kind, is_one in kinds.items()]
+
+
+def _time(now: datetime.datetime) -> Sql:
+    """When a change row happened, or the time of the run where that is not known."""
+    micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
+    run = uncompiled(statement("timestamp_micros({micros})", micros=number(micros)), name(ACTION))
+    return statement("coalesce({own}, {run})", own=name(TIMESTAMP), run=run)
 
 
 def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mapping[str, int]) -> DataError:
@@ -281,7 +312,7 @@ def _create(
     rows.createOrReplaceTempView(view)
     try:
         with settings(spark, {**said_by_session(summary), "spark.sql.iceberg.distribution-mode": "none"}):
-            attempt(lambda: spark.sql(create).collect(), f"create {table}")
+            attempt(lambda: spark.sql(create), f"create {table}")
     finally:
         spark.catalog.dropTempView(view)
 
@@ -481,7 +512,7 @@ def _delete_rows(
     gone.createOrReplaceTempView(view)
     try:
         with settings(spark, {**JOINED_AS_IT_LIES, **said_by_session(summary)}):
-            write_once(lambda: spark.sql(delete).collect(), delete)
+            write_once(lambda: spark.sql(delete), delete)
     finally:
         spark.catalog.dropTempView(view)
 

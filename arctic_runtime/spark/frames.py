@@ -60,25 +60,25 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
     found = {field.name.lower(): name(field.name) for field in frame.schema.fields}
-    return frame.select(*[typed(found.get(kept.name.lower(), NULL), kept.type, kept.name) for kept in columns])
+    return frame.selectExpr(*[typed(found.get(kept.name.lower(), NULL), kept.type, kept.name) for kept in columns])
 
 
-def typed(value: Sql, kind: str, alias: str) -> Expression:
+def typed(value: Sql, kind: str, alias: str) -> Sql:
     """A value as a column of a type.
 
-    What is made for every column of a table is made of a text: of a wide table most of a small run's time is calls to
-    Spark, of which an expression that is put together takes one for each of its parts.
+    What is made for every column of a table is made of texts, for `selectExpr`: much of a small run's time is calls to
+    Spark, of which an expression that is put together takes three for each of its parts.
     """
-    return F.expr(statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=Sql(kind), alias=name(alias)))
+    return statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=Sql(kind), alias=name(alias))
 
 
-def uncompiled(value: Expression, text: str) -> Expression:
+def uncompiled(value: Sql, text: Sql) -> Sql:
     """A constant that differs from run to run, for rows with the column `text`, which is never null.
 
     Spark writes numbers and times into the code that it generates, and would compile that anew for each run. What is
     taken from an array, at a place that is not known before there are rows, it does not.
     """
-    return F.get(F.array(value), F.least(F.length(text), F.lit(0)))
+    return statement("get(array({value}), least(length({text}), 0))", value=value, text=text)
 
 
 def all_of(conditions: Sequence[Expression]) -> Expression:
@@ -157,10 +157,17 @@ def newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> Data
     """One change row per key, the newest; within one commit there is only one."""
     if commits <= 1:
         return changes
-    order = [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()]
-    partition = Window.partitionBy(*_key_columns(key)).orderBy(*order)
-    ranked = changes.withColumn("__arctic_rank", F.row_number().over(partition))
-    return ranked.where(F.col("__arctic_rank") == 1).drop("__arctic_rank")
+    return first_of_each(changes, _key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
+
+
+def first_of_each(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
+    """The first row of each key in an order.
+
+    It is the one that has none before it. Where rows are numbered, Spark sorts them once more before it moves them, to
+    leave out those that are not first: here hardly any.
+    """
+    earlier = F.lag(F.lit(True)).over(Window.partitionBy(*key).orderBy(*order))
+    return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
 
 
 def current_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:

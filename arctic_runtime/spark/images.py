@@ -171,7 +171,7 @@ def _both(one: Sql, other: Sql) -> Sql:
 
 def _inlined(rows: DataFrame, images: Sequence[Sql]) -> DataFrame:
     """Of each row those images that say that they are there."""
-    made = rows.select(F.expr(statement("inline(array({images}))", images=listed(images))))
+    made = rows.selectExpr(statement("inline(array({images}))", images=listed(images)))
     return made.where(F.col(_THERE)).drop(_THERE)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,7 +27,7 @@ from arctic_runtime.plan.incremental.tree import (
 from arctic_runtime.spark import images
 from arctic_runtime.spark.bounds import SCANNED_ROWS
 from arctic_runtime.spark.frames import Hold, column, typed
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.statement import Sql, name
 
 
 def register_images(
@@ -73,14 +72,14 @@ def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataF
     if any(isinstance(node, UnionAll | Explode) for node in walk(changes)):
         rows = [column(part) for part in found.columns if part != WEIGHT]
         found = found.groupBy(*rows).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-    return found.select(*_outputs(increment, query), column(WEIGHT))
+    return found.selectExpr(*_outputs(increment, query), name(WEIGHT))
 
 
 def paired(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
     """The columns of the query as they are and, named by `before`, as they were, and which of both there is."""
     found = spark.sql(render(pairs))
     was = _outputs(increment, query, before)
-    return found.select(*_outputs(increment, query), *was, column(HAS_AFTER), column(HAS_BEFORE))
+    return found.selectExpr(*_outputs(increment, query), *was, name(HAS_AFTER), name(HAS_BEFORE))
 
 
 def affected(spark: SparkSession, keys: Node) -> DataFrame:
@@ -96,9 +95,9 @@ def recomputed(spark: SparkSession, new: Node, keys: DataFrame, increment: Incre
 
 def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
     """Rows of the tree with the names and types of the query's columns."""
-    return rows.select(*_outputs(increment, query))
+    return rows.selectExpr(*_outputs(increment, query))
 
 
-def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Expression]:
+def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
     pairs = zip(increment.outputs, query.schema.fields, strict=True)
     return [typed(name(named(made)), field.dataType.simpleString(), named(field.name)) for (_, made), field in pairs]

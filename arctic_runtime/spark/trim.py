@@ -66,6 +66,6 @@ def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
     newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
     try:
         with settings(spark, said_by_session({TRIMMED: ages_text([step.until])})):
-            write_once(lambda: spark.sql(delete).collect(), delete)
+            write_once(lambda: spark.sql(delete), delete)
     finally:
         spark.catalog.dropTempView(view)

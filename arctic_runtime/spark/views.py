@@ -123,13 +123,14 @@ def _on(model: Model) -> Sql:
 
 
 def _newest(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
-    """Within one commit each key stands once; over several the newest has to be found."""
+    """Within one commit each key stands once; over several the newest has to be found, which has no newer one."""
     if step.commits == 1:
         return _log(model, step)
     key = [name(part) for part in model.config.primary_key] or [Sql("1")]
     return statement(
-        "(SELECT * FROM (SELECT {columns}, _action, row_number() OVER (PARTITION BY {key} "
-        "ORDER BY _last_updated_sequence_number DESC, _seq DESC) AS __arctic_rank FROM {log}) WHERE __arctic_rank = 1)",
+        "(SELECT * FROM (SELECT {columns}, _action, lag(true) OVER (PARTITION BY {key} "
+        "ORDER BY _last_updated_sequence_number DESC, _seq DESC) AS __arctic_newer FROM {log}) "
+        "WHERE __arctic_newer IS NULL)",
         columns=listed(columns),
         key=listed(key),
         log=_log(model, step),

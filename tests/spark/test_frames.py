@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import io
 import itertools
 import re
@@ -12,13 +11,14 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.columns import Column as Kept
 from arctic_runtime.observe import observe_source
+from arctic_runtime.spark.diff import Shape, state_changes
 from arctic_runtime.spark.execute import settings
 from arctic_runtime.spark.frames import all_of, any_of, uncompiled
 from arctic_runtime.spark.images import rows_at
+from arctic_runtime.spark.statement import name, number, statement
 from tests.spark.warehouse import Warehouse
-
-TIMES = [datetime.datetime(2026, 1, day, tzinfo=datetime.timezone.utc) for day in (1, 2)]
 
 
 def generated(spark: SparkSession, value: Column) -> str:
@@ -33,15 +33,16 @@ def generated(spark: SparkSession, value: Column) -> str:
 
 
 def test_a_constant_can_be_kept_out_of_the_code_that_the_next_run_uses_again(spark: SparkSession) -> None:
-    first, second = (generated(spark, uncompiled(F.lit(time), "text")) for time in TIMES)
+    times = [statement("timestamp_micros({micros})", micros=number(micros)) for micros in (10**15, 10**15 + 1)]
+    first, second = (generated(spark, F.expr(uncompiled(time, name("text")))) for time in times)
     assert first == second
-    first, second = (generated(spark, F.lit(time)) for time in TIMES)
+    first, second = (generated(spark, F.expr(time)) for time in times)
     assert first != second
 
 
 def test_it_is_that_constant_in_every_row(spark: SparkSession) -> None:
     texts = spark.createDataFrame([("",), ("a",), ("bcd",)], "text string")
-    found = texts.select(uncompiled(F.lit(7), "text").alias("value")).collect()
+    found = texts.select(F.expr(uncompiled(number(7), name("text"))).alias("value")).collect()
     assert [row.value for row in found] == [7, 7, 7]
 
 
@@ -101,3 +102,18 @@ def test_one_is_true_where_not_all_are_false(spark: SparkSession, values: tuple[
 
 def test_of_no_conditions_none_is_true(spark: SparkSession) -> None:
     assert spark.range(1).select(any_of([]).alias("one")).collect()[0].one is False
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_rows_of_a_first_load_are_moved_where_copies_of_a_key_have_to_be_looked_for(
+    spark: SparkSession, keyed: bool
+) -> None:
+    shape = Shape((Kept("id", "bigint"), Kept("v", "string")), ("id",), ("id", "v"))
+    rows = state_changes(spark.range(3).selectExpr("id % 7 as id", "cast(id as string) as v"), None, shape, keyed)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        rows.explain()
+    assert ("Exchange" in printed.getvalue()) != keyed
+    assert sorted((row.id, row.v, row["_action"]) for row in rows.collect()) == [
+        (key, str(key), "insert") for key in range(3)
+    ]

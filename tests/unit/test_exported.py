@@ -47,7 +47,7 @@ SURFACE = {
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams analysis check_maintained increment is_appended "
-    "tells_old_rows without_totals",
+    "is_keyed tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
@@ -62,6 +62,7 @@ SURFACE = {
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children columns "
     "map_children scans sources walk",
+    "plan.incremental.unique": "is_one_partner is_unique unique_keys",
     "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "
     "TARGET_PROPERTY format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",

@@ -28,6 +28,7 @@ from arctic_runtime.plan.increment import (
     analysis,
     check_maintained,
     increment,
+    is_keyed,
 )
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
@@ -399,3 +400,38 @@ def test_the_analysis_reads_names_as_the_models_own_schema_completes_them() -> N
     near = a_source(name=TableName("lake", "dwd", "near"))
     analysed, key = analysis(a_model("select id from near"), upstreams(near))
     assert analysed.outputs == (("id", key[0]),)
+
+
+TWO_KEYS = a_model("select u.id, o.id as other from ods.up u join ods.other o on o.place = u.place", ("id", "other"))
+
+
+@pytest.mark.parametrize(
+    ("model", "both_keyed"),
+    [
+        (a_model(), True),
+        (a_model(JOINED), True),
+        (a_model("select distinct place as id from ods.up"), True),
+        (a_model("select place as id, count(*) as n from ods.other group by place"), True),
+        (TWO_KEYS, True),
+        (a_model("select u.id from ods.up u left join ods.other o on o.place = u.place"), False),
+        (a_model("select place as id from ods.up"), False),
+        (a_model("select id from ods.up union all select id from ods.other"), False),
+        (a_model("select what is this"), False),
+        (a_model("select id from dwd.orders"), False),
+    ],
+)
+def test_a_query_is_keyed_where_what_it_reads_and_how_proves_it(model: Model, both_keyed: bool) -> None:
+    found = upstreams(keyed(a_source()), keyed(a_source(name=OTHER)))
+    assert is_keyed(model, found) == both_keyed
+
+
+def test_a_plain_table_proves_no_key() -> None:
+    """Nothing holds what its identifier fields promise."""
+    assert not is_keyed(a_model(), upstreams(a_source()))
+
+
+def test_an_increment_tells_it_of_its_own_query() -> None:
+    found = upstreams(keyed(a_source()))
+    known = increment(a_model(), found, {str(UP): Window(str(UP), READ, v(2))})
+    assert known is not None
+    assert is_keyed(a_model("select place as id from ods.up"), found, known)
