@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from typing_extensions import LiteralString
 
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
@@ -31,9 +32,9 @@ from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, possible_
 from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
-from arctic_runtime.spark.frames import Hold, as_key, column, match, read_table
+from arctic_runtime.spark.frames import NULL, Hold, as_key, column, match, read_table, typed
 from arctic_runtime.spark.parallel import Parallel
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.statement import name, statement
 
 Register = Callable[[Sequence[Node]], None]
 
@@ -164,15 +165,15 @@ def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
     came = typed_as(moved, before, gone)
     # In one part nothing has to be put together by its key, and there is little of it.
-    nulls = [F.lit(None).cast(kind).alias(part) for part, kind in gone.items()]
-    both = before.select("*", *nulls).unionAll(came)
-    sums = [F.sum(column(part)).cast(types[part]).alias(part) for part in plan.sums]
+    both = before.selectExpr("*", *[typed(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
+    sums = [typed(statement("sum({part})", part=name(part)), types[part], part) for part in plan.sums]
     ends = [
-        _EXTREMES[extreme.kind](column(part)).alias(part)
+        typed(statement(_EXTREMES[extreme.kind], part=name(part)), types[extreme.name], part)
         for extreme in plan.extremes
         for part in (extreme.name, extreme.gone)
     ]
-    found = both.coalesce(1).groupBy(*[column(key) for key in plan.keys]).agg(*sums, *ends)
+    grouped = both.coalesce(1).groupBy(*[column(key) for key in plan.keys])
+    found = grouped.agg(*map(F.expr, (*sums, *ends)))
     found = found.where(column(ROWS) != 0) if plan.keys else found
     if not plan.extremes:
         return found
@@ -180,7 +181,7 @@ def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
     return found.withColumn(_LOST, is_lost).drop(*gone)
 
 
-_EXTREMES: Mapping[str, Callable[[Expression], Expression]] = {"min": F.min, "max": F.max}
+_EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({part})"}
 
 
 def _is_lost(kind: str, name: str, gone: str) -> Expression:
@@ -192,7 +193,7 @@ def _is_lost(kind: str, name: str, gone: str) -> Expression:
 def typed_as(rows: DataFrame, kept: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
     """Totals in the types that they are kept in, and further columns in theirs."""
     types = {**dict(kept.dtypes), **(more or {})}
-    return rows.select(*[column(part).cast(kind).alias(part) for part, kind in types.items()])
+    return rows.selectExpr(*[typed(name(part), kind, part) for part, kind in types.items()])
 
 
 def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -212,8 +213,8 @@ def _shown(spark: SparkSession, rows: DataFrame, plan: Totals, view: str) -> Dat
 def _write(context: Context, rows: DataFrame) -> None:
     """Replaces the kept totals by this run's; earlier ones can still be read as of their snapshot."""
     table = context.model.table.totals
-    places = [column(kept).alias(f"total_{i}") for i, kept in enumerate(rows.columns)]
-    writer = rows.select(*places).coalesce(1).writeTo(name(*table.parts)).using("iceberg")
+    kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
+    writer = kept.coalesce(1).writeTo(name(*table.parts)).using("iceberg")
     writer = writer.tableProperty("format-version", "3").tableProperty(KIND, "totals")
     writer = writer.options(**said({RUN: context.token}))
     attempt(writer.createOrReplace, f"write {table}")
