@@ -63,6 +63,7 @@ class Computed:
 
     `is_gathered`: they are in as many parts as their size needs. `is_pinned`: everything that they were computed from
     was read as of the offsets, whatever came meanwhile. `as_decided`: they were computed in the way that was estimated.
+    `keys`: by about so many are rows of the table looked up, where a plan of Spark tells of them.
     """
 
     rows: DataFrame
@@ -70,6 +71,7 @@ class Computed:
     is_gathered: bool = False
     is_pinned: bool = True
     as_decided: bool = True
+    keys: int = 0
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ class Computation:
         if count is None:
             return Keys(named, few=False, near=EVERYWHERE)
         found = [column(own).alias(part) for own, part in zip(keys.columns, key, strict=True)]
-        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, base.rows if base else 0))
+        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, None, base.rows if base else 0))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""
@@ -243,7 +245,8 @@ class Computation:
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
         summary |= decisions.said_again(last, decisions.RESTORED) | declared.summary
-        return Computed(self._net_rows(query, net, found), summary, is_gathered=state.base is None)
+        rows = self._net_rows(query, net, found)
+        return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
 
     def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape

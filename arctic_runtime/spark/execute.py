@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -24,12 +24,13 @@ from arctic_runtime.model.columns import (
     TIMESTAMP,
     Column,
     SchemaChange,
+    find_column,
     plain_columns,
     same_name,
 )
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import BaseState, Stranger, TableState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Stranger, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
@@ -46,6 +47,7 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
+from arctic_runtime.plan.incremental.bounds import Bound, is_bounded
 from arctic_runtime.plan.layout import (
     LAYOUT,
     NEWEST_FORMAT,
@@ -56,7 +58,7 @@ from arctic_runtime.plan.layout import (
     row_group_bytes,
 )
 from arctic_runtime.spark import views
-from arctic_runtime.spark.bounds import NOWHERE, near
+from arctic_runtime.spark.bounds import NOWHERE, Ranges, counted, is_scanned, near
 from arctic_runtime.spark.commit import (
     attempt,
     drop_branches,
@@ -103,6 +105,9 @@ JOINED_AS_IT_LIES = {
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
+PRUNING_KEYS = 10_000
+"""Of more keys some are in every node, and Spark takes a second for a million of them to find that out."""
+
 REWRITTEN_ROWS = 100_000
 """A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
 
@@ -115,14 +120,30 @@ _TARGET = "__arctic_t"
 
 
 @dataclass(frozen=True)
+class Appended:
+    """A commit of change rows to a change table that was the snapshot `after`: how many there are of each action.
+
+    `replaced` tells between what values the rows lie that they replace, where that was looked at and there are any.
+    """
+
+    after: int
+    rows: Mapping[str, int]
+    replaced: tuple[Bound, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Context:
-    """What every step needs: the session, the model, what was observed, and this attempt's token and time."""
+    """What every step needs: the session, the model, what was observed, and this attempt's token and time.
+
+    `appended` is what the run has committed so far.
+    """
 
     spark: SparkSession
     model: Model
     state: TableState
     token: str
     now: datetime.datetime
+    appended: Appended | None = None
 
 
 def perform(step: Step, context: Context) -> None:
@@ -158,8 +179,8 @@ def append_changes(
     summary: Mapping[str, str],
     gathered: bool,
     confirm: Callable[[], None] | None,
-) -> dict[str, int]:
-    """Appends change rows, if the table still is as observed; returns their numbers by action.
+) -> Appended:
+    """Appends change rows, if the table still is as observed.
 
     `confirm` is called when the rows are written and before anybody sees them; it may raise to end the attempt.
     Rows that are `gathered` are in as many parts as their size needs; others are put together first. They are ordered
@@ -168,33 +189,48 @@ def append_changes(
     """
     seen = Observation()
     kinds = _kinds(_usual(step.mode, context.model), step.mode, context.model, shape)
+    ranges = _ranges(context, shape) if step.mode != "create" else None
+    asked = [*_counts(kinds), *(ranges.asked() if ranges else ())]
     timed = rows.withColumn(TIMESTAMP, F.expr(_time(context.now)))
     parts = timed if gathered else timed.hint("rebalance")
     key = shape.key if step.mode != "create" else ()
     ordered = parts.sortWithinPartitions(*[column(part) for part in key]) if key else parts
     # Outermost: a stage that turns out to be empty is dropped with whatever it counted. What is counted costs much for
     # each kind, so only those are that rows usually are of.
-    counted = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *_counts(kinds))
+    written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, asked))
 
-    def write(branch: tuple[str, ...]) -> dict[str, int]:
-        writer = counted.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
+    def write(branch: tuple[str, ...]) -> Appended:
+        writer = written.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
         write_once(writer.append, f"append changes to {step.table}")
         told = _told(seen)
-        if not told or told.pop(_ROWS) != sum(told.values()):
-            told = _counted_again(context, step, branch, shape)
-        found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | told
+        counts = {kind: int(told.get(kind) or 0) for kind in kinds}
+        is_whole = sum(counts.values()) == told.get(_ROWS)
+        if not is_whole:
+            counts = _counted_again(context, step, branch, shape)
+        found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | counts
         if any(found[flaw] for flaw in FLAWS):
             raise _flawed(context, branch, shape, found)
         if confirm is not None:
             confirm()
-        return {action: found[action] for action in _ACTIONS}
+        replaced = ranges.told(told) if ranges is not None and is_whole else None
+        return Appended(step.expected, {action: found[action] for action in _ACTIONS}, replaced)
 
     return swap_in(context.spark, step.table, step.expected, context.token, write)
 
 
-def _told(seen: Observation) -> dict[str, int]:
-    """What was counted while rows were written; empty where a server that is busy does not tell."""
-    return {kind: int(count or 0) for kind, count in dict(seen.get).items()}
+def _told(seen: Observation) -> dict[str, Any]:
+    """What was observed while rows were written; empty where a server that is busy does not tell."""
+    return dict(seen.get)
+
+
+def _ranges(context: Context, shape: Shape) -> Ranges | None:
+    """Between what the rows lie that change rows replace, where a base is asked for them next."""
+    base = context.state.base
+    if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows):
+        return None
+    values = {part: (value, find_column(shape.columns, part)) for part, value in _told_places(context.model).items()}
+    typed = {part: (value, kept.type) for part, (value, kept) in values.items() if kept and is_bounded(kept.type)}
+    return Ranges(typed, statement("{action} <> {kind}", action=name(ACTION), kind=text(INSERT)))
 
 
 def _counted_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
@@ -206,7 +242,7 @@ def _counted_again(context: Context, step: AppendChanges, branch: Sequence[str],
     reader = spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
     rows = reader.table(name(*step.table.parts))
     counts = _counts(_kinds((*_ACTIONS, *FLAWS), step.mode, context.model, shape))
-    return {str(kind): int(count) for kind, count in rows.agg(*counts).collect()[0].asDict().items()}
+    return {str(kind): int(count) for kind, count in rows.agg(*map(F.expr, counts)).collect()[0].asDict().items()}
 
 
 def _usual(mode: Mode, model: Model) -> tuple[str, ...]:
@@ -228,9 +264,8 @@ def _kinds(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> di
     return kinds
 
 
-def _counts(kinds: Mapping[str, Sql]) -> list[Expression]:
-    count = "count(CASE WHEN {is_one} THEN true END) AS {kind}"
-    return [F.expr(statement(count, is_one=is_one, kind=name(kind))) for kind, is_one in kinds.items()]
+def _counts(kinds: Mapping[str, Sql]) -> list[Sql]:
+    return [counted(is_one, kind) for kind, is_one in kinds.items()]
 
 
 def _time(now: datetime.datetime) -> Sql:
@@ -328,6 +363,11 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, kept in before.items():
             spark.conf.unset(key) if kept is None else spark.conf.set(key, kept)
+
+
+def pruning(keys: int) -> dict[str, str]:
+    """Settings for looking up rows by about so many keys, which rule out nodes only if they are few."""
+    return {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
 
 
 def _drop_statement(stranger: Stranger) -> Sql:
@@ -442,29 +482,53 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
-    where = partial(near, _places(appended, model), changes.rows_after(step.start), base.rows, _TARGET)
-    keys = gone.select(*as_key(model.config.primary_key))
+    count, known = _replaced(step, context, changes)
+    where = partial(near, _places(appended, model), count, known, base.rows, _TARGET)
+    sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
 
     def merge(branch: Sequence[str]) -> None:
-        _replace_rows(context, base, branch, keys, where, alive, merged_to(step.end))
+        _replace_rows(context, base, branch, sought, alive, merged_to(step.end))
 
     swap_in(spark, step.table, step.expected, context.token, merge)
 
 
+@dataclass(frozen=True)
+class _Sought:
+    """Rows of a base: their keys, about how many there are, and what gives a condition that is true for all of them."""
+
+    keys: DataFrame
+    count: int
+    where: Callable[[], Sql]
+
+
+def _replaced(step: MergeBase, context: Context, changes: ChangeTableState) -> tuple[int, tuple[Bound, ...] | None]:
+    """About how many rows a merge replaces, and between what values they lie if this run has just found that out."""
+    told = context.appended
+    if told is None or step.commits != 1 or step.start is None or step.start.snapshot != told.after:
+        return changes.rows_after(step.start), None
+    return sum(told.rows.values()) - told.rows[INSERT], told.replaced
+
+
 def _places(changes: DataFrame, model: Model) -> DataFrame:
-    """The keys of rows that changes replace, and in what partitions these are as far as the changes tell."""
+    """Where the rows lie that changes replace."""
+    places = [
+        statement("{value} AS {part}", value=value, part=name(part)) for part, value in _told_places(model).items()
+    ]
+    return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
+
+
+def _told_places(model: Model) -> dict[str, Sql]:
+    """What a change row tells of where the row lies that it replaces: its key, and what gives its partition."""
     key = model.config.primary_key
     rest = [of.column for of in model.config.partition_by if not any(same_name(of.column, part) for part in key)]
-    before = [F.col(BEFORE)[part].alias(part) for part in dict.fromkeys(rest)]
-    return changes.where(F.col(ACTION) != INSERT).select(*[column(part) for part in key], *before)
+    return {part: name(part) for part in key} | {part: name(BEFORE, part) for part in rest}
 
 
 def _replace_rows(
     context: Context,
     base: BaseState,
     branch: Sequence[str],
-    gone: DataFrame,
-    where: Callable[[], Sql],
+    gone: _Sought,
     alive: DataFrame,
     summary: Mapping[str, str],
 ) -> None:
@@ -480,7 +544,7 @@ def _replace_rows(
         write_once(writer.append, f"write what changed to {'.'.join(branch)}")
 
     def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
-        near_by = where()
+        near_by = gone.where()
         if near_by != NOWHERE:
             _delete_rows(context, branch, gone, listed([near_by, *conditions], " AND "), summary)
 
@@ -495,9 +559,9 @@ def _replace_rows(
 
 
 def _delete_rows(
-    context: Context, branch: Sequence[str], gone: DataFrame, where: Sql, summary: Mapping[str, str]
+    context: Context, branch: Sequence[str], gone: _Sought, where: Sql, summary: Mapping[str, str]
 ) -> None:
-    """Deletes the rows whose keys are in `gone`; all of them are `where` a condition is true."""
+    """Deletes the rows that are sought; all of them are `where` a condition is true."""
     spark, view = context.spark, f"arctic_merge_{context.token}"
     key = context.model.config.primary_key
     on = [statement("{c} = {k}", c=name(_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
@@ -509,9 +573,9 @@ def _delete_rows(
         view=name(view),
         on=listed(on, " AND ") if on else Sql("true"),
     )
-    gone.createOrReplaceTempView(view)
+    gone.keys.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**JOINED_AS_IT_LIES, **said_by_session(summary)}):
+        with settings(spark, {**JOINED_AS_IT_LIES, **pruning(gone.count), **said_by_session(summary)}):
             write_once(lambda: spark.sql(delete), delete)
     finally:
         spark.catalog.dropTempView(view)

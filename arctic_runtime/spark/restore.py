@@ -50,9 +50,9 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
     said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
-    counts = append_changes(step, context, found, shape, said, False, None)
+    appended = append_changes(step, context, found, shape, said, False, None)
     run.settled(run.observe())
-    return counts
+    return dict(appended.rows)
 
 
 def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:

@@ -36,7 +36,7 @@ from arctic_runtime.spark import events
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
-from arctic_runtime.spark.execute import Context, append_changes, perform
+from arctic_runtime.spark.execute import Appended, Context, append_changes, perform, pruning, settings
 from arctic_runtime.spark.frames import (
     appended,
     columns_of,
@@ -83,7 +83,7 @@ class Run(Look):
     ) -> None:
         super().__init__(model, reader, request, now, pins)
         self.session = session
-        self._committed: tuple[Decision, Mapping[str, int]] | None = None
+        self._committed: tuple[Decision, Appended] | None = None
         self._positions_known = True
 
     def run(self, seen: Seen | None = None) -> Outcome:
@@ -101,16 +101,17 @@ class Run(Look):
         decision, upstreams = seen.decision, seen.upstreams
         state = self.settled(seen.state)
         if decision.mode == "unchanged":
-            return self.outcome(*(self._committed or (decision, NO_ROWS)), state)
+            done, appended = self._committed or (decision, None)
+            return self.outcome(done, appended.rows if appended else NO_ROWS, state)
         context = self.context(state)
         for step in stale_branches(self.model, state):
             perform(step, context)
-        rows = self._commit(context, decision, upstreams)
-        self._committed = (decision, rows)
+        appended = self._commit(context, decision, upstreams)
+        self._committed = (decision, appended)
         state = self.settled(self.observe())
-        return self.outcome(decision, rows, state)
+        return self.outcome(decision, appended.rows, state)
 
-    def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Mapping[str, int]:
+    def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
         with self.timed("analyse"):
             self._register_inputs(context.spark, decision.windows, upstreams)
             query = self.query(context.spark)
@@ -136,7 +137,8 @@ class Run(Look):
                     self._confirm(upstreams)
 
             said = {**summary, **found.summary, **(begun if found.as_decided else {})}
-            return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
+            with settings(context.spark, pruning(found.keys)):
+                return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
 
     def _confirm(self, upstreams: Upstreams) -> None:
         """A query reads its upstreams as they are when it runs, so the offsets are right only if they stood still."""
@@ -240,7 +242,8 @@ class Run(Look):
 
     def context(self, state: TableState) -> Context:
         """What steps for this state need, with a token of its own."""
-        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now)
+        appended = self._committed[1] if self._committed else None
+        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now, appended)
 
 
 def _begun(decision: Decision) -> dict[str, str]:

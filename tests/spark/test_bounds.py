@@ -15,7 +15,7 @@ from arctic_runtime.spark import bounds, compute, execute, increments
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 UTC = datetime.timezone.utc
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -32,12 +32,17 @@ VALUES: dict[str, tuple[Any, ...]] = {
     ),
 }
 WRITTEN = ("list", "range")
+LARGE = bounds.SCANNED_ROWS * 10
 
 
 @pytest.fixture(params=WRITTEN)
 def few(request: pytest.FixtureRequest) -> int:
     """A number of rows for which values are listed, or their ends are told."""
     return bounds.MOST_VALUES if request.param == "list" else bounds.MOST_VALUES + 1
+
+
+def _near(rows: DataFrame, count: int) -> Any:
+    return bounds.near(rows, count, None, LARGE)
 
 
 @pytest.fixture
@@ -56,11 +61,11 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
     found = bounds.bounds(rows, few)
     assert found is not None
     assert len(found) == len(VALUES)
-    assert rows.where(bounds.near(rows, few, bounds.SCANNED_ROWS + 1)).count() == 3
+    assert rows.where(_near(rows, few)).count() == 3
     middle = spark.createDataFrame([tuple(held[1] for held in VALUES.values())], columns)
-    assert rows.where(bounds.near(middle, few, bounds.SCANNED_ROWS + 1)).count() == 1
+    assert rows.where(_near(middle, few)).count() == 1
     for bound in found:
-        assert rows.where(bounds.near(middle.select(bound.column), few, bounds.SCANNED_ROWS + 1)).count() == 1, bound
+        assert rows.where(_near(middle.select(bound.column), few)).count() == 1, bound
 
 
 def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
@@ -68,20 +73,27 @@ def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> Non
     found = bounds.bounds(rows, few)
     assert found is not None
     assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
-    assert bounds.near(rows.select("b", "c"), few, bounds.SCANNED_ROWS + 1) == bounds.EVERYWHERE
-    assert bounds.near(rows.where("a > 2"), few, bounds.SCANNED_ROWS + 1) == bounds.NOWHERE
-    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
+    assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
+    assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
+    assert bounds.near(rows, few, None, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
+    assert bounds.near(rows, few, None, bounds.SCANNED_TIMES * few) == bounds.EVERYWHERE
+    assert bounds.near(rows, 0, None, LARGE) == bounds.NOWHERE
 
 
-@pytest.mark.parametrize("written", ["range", pytest.param("list", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("written", ["told", "range", pytest.param("list", marks=pytest.mark.slow)])
 def test_a_large_base_is_asked_only_where_its_changes_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
     monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
+    monkeypatch.setattr(execute, "PRUNING_KEYS", 0)
+    if written == "range":
+        monkeypatch.setattr(execute, "is_scanned", lambda _: True)
     seen: list[str] = []
 
     def spy(*arguments: Any) -> Any:
+        is_asked = arguments[1] > 0 and arguments[2] is None
+        assert is_asked == (arguments[1] > 0 and written == "range")
         seen.append(bounds.near(*arguments))
         return seen[-1]
 

@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.spark import bounds, compute, images, increments, slices
+from arctic_runtime.spark import bounds, compute, execute, images, increments, slices
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -138,6 +138,8 @@ def a_view(lake: Warehouse) -> None:
 
 LARGE = (
     (bounds, "SCANNED_ROWS"),
+    (bounds, "SCANNED_TIMES"),
+    (execute, "PRUNING_KEYS"),
     (increments, "SCANNED_ROWS"),
     (compute, "LARGE_SOURCES"),
     (images, "HELD_ROWS"),
