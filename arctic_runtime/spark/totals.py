@@ -41,13 +41,19 @@ Register = Callable[[Sequence[Node]], None]
 # Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
 _LOST = "__arctic_is_lost"
+FEW_GROUPS = 10_000
+"""All groups of a table with no more are compared, whether they moved or not: that is less work than to pick those."""
+
 _MOST_BEHIND = 34
 """Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Rows in the tree's columns: of the groups that changed `now` and `before`; where that is None, of all groups."""
+    """Rows in the tree's columns: of the groups that changed, and maybe others, `now` and `before`.
+
+    Where `before` is None, the groups are all that there are.
+    """
 
     now: DataFrame
     before: DataFrame | None
@@ -72,7 +78,9 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold, besid
     moved = _at_hand(spark.sql(render(plan.moved)), hold)
     now = _moved_on(spark, before, moved, plan, register, hold)
     beside.begin(partial(_write, context, now))
-    was, is_now = (_of_groups(found, moved, plan.keys) for found in (before, now))
+    base = context.state.base
+    is_few = base is not None and base.rows <= FEW_GROUPS
+    was, is_now = (found if is_few else _of_groups(found, moved, plan.keys) for found in (before, now))
     return Followed(_shown(spark, is_now, plan, _AFTER), _shown(spark, was, plan, _BEFORE))
 
 
