@@ -7,23 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 from typing_extensions import assert_never
 
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import (
     ACTION,
     BEFORE,
-    CHANGE_COLUMNS,
     SEQUENCE,
     TIMESTAMP,
-    Column,
-    SchemaChange,
     find_column,
     plain_columns,
     same_name,
@@ -72,6 +68,7 @@ from arctic_runtime.spark.commit import (
 )
 from arctic_runtime.spark.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.events import examples
+from arctic_runtime.spark.evolve import evolve
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
     as_key,
@@ -158,7 +155,7 @@ def perform(step: Step, context: Context) -> None:
         case CreateChangeTable():
             _create_change_table(step, context)
         case EvolveSchema():
-            _evolve(step, context)
+            evolve(step, context.spark, context.model.config.primary_key)
         case CreateBase():
             _create_base(step, context)
         case MergeBase():
@@ -579,83 +576,3 @@ def _delete_rows(
             write_once(lambda: spark.sql(delete), delete)
     finally:
         spark.catalog.dropTempView(view)
-
-
-def _evolve(step: EvolveSchema, context: Context) -> None:
-    """Renames, adds, widens and drops columns; in a change table inside `_before` first, which nobody compares.
-
-    A run that dies in between is followed by one that sees what is still to do, and does that alone.
-    """
-    found = context.spark.table(name(*step.table.parts)).schema
-    if step.change.rename:
-        for sql in _rename_statements(step, found):
-            run(context.spark, sql)
-        found = context.spark.table(name(*step.table.parts)).schema
-    if step.is_change_table:
-        for sql in _evolve_before(step, found, context.model.config.primary_key):
-            run(context.spark, sql)
-    for sql in evolve_statements(step.table, _remaining(step.change, found)):
-        run(context.spark, sql)
-
-
-def _rename_statements(step: EvolveSchema, found: StructType) -> Iterator[Sql]:
-    """What is left of renaming; inside `_before` first, since the others tell whether it is to be done."""
-    before = [((BEFORE,), cast(StructType, found[BEFORE].dataType))] if BEFORE in found.names else []
-    for holder, held in (*before, ((), found)):
-        names = {of.lower() for of in held.names}
-        for old, new in step.change.rename:
-            if old.lower() in names:
-                parts = {"table": name(*step.table.parts), "path": name(*holder, old), "new": name(new)}
-                yield statement("ALTER TABLE {table} RENAME COLUMN {path} TO {new}", **parts)
-
-
-def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
-    """What gives `_before` the columns outside the key as they will be; without any there is no `_before`."""
-    change, target, before = step.change, name(*step.table.parts), name(BEFORE)
-    types = {field.name: field.dataType.simpleString() for field in found.fields if field.name not in CHANGE_COLUMNS}
-    types |= {own: of.type for own in types for of in change.widen if same_name(own, of.name)}
-    gone = {of.lower() for of in (*change.drop, *key)}
-    wanted = [Column(*of) for of in types.items() if of[0].lower() not in gone]
-    wanted += [of for of in change.add if of.name.lower() not in {own.lower() for own in types}]
-    if BEFORE not in found.names:
-        struct = Shape(tuple(wanted), (), ()).before_type
-        return (_add_column(target, before, Sql(struct)),) if struct else ()
-    if not wanted:
-        return (_drop_column(target, before),)
-    held = cast(StructType, found[BEFORE].dataType)
-    left = {of.name.lower() for of in wanted}
-    drop = tuple(of for of in held.names if of.lower() not in left)
-    told = _remaining(SchemaChange(add=tuple(wanted), widen=tuple(wanted), drop=drop), held)
-    return evolve_statements(step.table, told, (BEFORE,))
-
-
-def _remaining(change: SchemaChange, found: StructType) -> SchemaChange:
-    """What is left of a change for columns as they are now."""
-    types = {field.name.lower(): field.dataType.simpleString() for field in found.fields}
-    return SchemaChange(
-        add=tuple(of for of in change.add if of.name.lower() not in types),
-        widen=tuple(of for of in change.widen if types.get(of.name.lower(), of.type) != of.type),
-        drop=tuple(of for of in change.drop if of.lower() in types),
-    )
-
-
-def evolve_statements(table: TableName, change: SchemaChange, holder: tuple[str, ...] = ()) -> tuple[Sql, ...]:
-    """The statements of a change of columns, at the top level or below `holder`."""
-    target = name(*table.parts)
-    return (
-        *(_add_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.add),
-        *(_widen_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.widen),
-        *(_drop_column(target, name(*holder, gone)) for gone in change.drop),
-    )
-
-
-def _add_column(table: Sql, path: Sql, kind: Sql) -> Sql:
-    return statement("ALTER TABLE {table} ADD COLUMN {path} {kind}", table=table, path=path, kind=kind)
-
-
-def _widen_column(table: Sql, path: Sql, kind: Sql) -> Sql:
-    return statement("ALTER TABLE {table} ALTER COLUMN {path} TYPE {kind}", table=table, path=path, kind=kind)
-
-
-def _drop_column(table: Sql, path: Sql) -> Sql:
-    return statement("ALTER TABLE {table} DROP COLUMN {path}", table=table, path=path)
