@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.plan.incremental.bounds import Bound, condition, is_bounded
-from arctic_runtime.spark.statement import Sql, expression, name, statement
+from arctic_runtime.spark.statement import Sql, aliased, expression, name, statement
 
 MOST_VALUES = 200
 """Iceberg compares no longer list with the bounds of files."""
@@ -42,8 +42,11 @@ class Ranges:
             least = statement("min(CASE WHEN {among} THEN {value} END)", **one)
             greatest = statement("max(CASE WHEN {among} THEN {value} END)", **one)
             is_null = statement("{among} AND {value} IS NULL", **one)
-            found += [_text(least, kind, _LEAST, place), _text(greatest, kind, _GREATEST, place)]
-            found.append(counted(is_null, f"{_NULLS}{place}"))
+            found += [
+                aliased(_written(least, kind), f"{_LEAST}{place}"),
+                aliased(_written(greatest, kind), f"{_GREATEST}{place}"),
+                counted(is_null, f"{_NULLS}{place}"),
+            ]
         return found
 
     def told(self, found: Mapping[str, Any]) -> tuple[Bound, ...] | None:
@@ -60,7 +63,7 @@ _ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
 
 
 def near(
-    rows: DataFrame, count: int, known: tuple[Bound, ...] | None, table_rows: int, alias: str | None = None
+    rows: DataFrame, count: int, table_rows: int, alias: str | None = None, known: tuple[Bound, ...] | None = None
 ) -> Sql:
     """A condition on a table of `table_rows` that is true for all its rows with the values of a row of `rows`.
 
@@ -114,11 +117,7 @@ def _range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: i
 
 def counted(is_one: Sql, called: str) -> Sql:
     """How many rows there are for which a condition is true, as a column of that name."""
-    return statement("count(CASE WHEN {is_one} THEN true END) AS {called}", is_one=is_one, called=name(called))
-
-
-def _text(value: Sql, kind: str, end: str, place: int) -> Sql:
-    return statement("{text} AS {called}", text=_written(value, kind), called=name(f"{end}{place}"))
+    return aliased(statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
 
 
 def _written(value: Sql, kind: str) -> Sql:

@@ -63,7 +63,7 @@ class Computed:
 
     `is_gathered`: they are in as many parts as their size needs. `is_pinned`: everything that they were computed from
     was read as of the offsets, whatever came meanwhile. `as_decided`: they were computed in the way that was estimated.
-    `keys`: by about so many are rows of the table looked up, where a plan of Spark tells of them.
+    `keys`: about so many are looked up in the table while the rows are written, 0 where nothing is to be made of that.
     """
 
     rows: DataFrame
@@ -224,7 +224,7 @@ class Computation:
         if count is None:
             return Keys(named, few=False, near=EVERYWHERE)
         found = [column(own).alias(part) for own, part in zip(keys.columns, key, strict=True)]
-        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, None, base.rows if base else 0))
+        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, base.rows if base else 0))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""

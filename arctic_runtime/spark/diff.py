@@ -13,7 +13,7 @@ from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Co
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.spark.frames import NULL, all_of, typed
-from arctic_runtime.spark.statement import Sql, expression, listed, name, statement, text
+from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
@@ -66,7 +66,7 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
     after = new.selectExpr(*images("a", shape, new.columns), _yes(_HAS_AFTER), *_told_by_the_run(shape))
     flaw = _flaw(shape)
     if not keyed:
-        after, flaw = after.selectExpr("*", _as(_flaw(shape, _copies(shape)), _FLAW)), name(_FLAW)
+        after, flaw = after.selectExpr("*", aliased(_flaw(shape, _copies(shape)), _FLAW)), name(_FLAW)
     if old is None:
         return _emit(_without_before(after, shape), shape, flaw)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
@@ -104,15 +104,15 @@ def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
     found = pairs.selectExpr(
         *images("a", shape, shape.given),
         *images("b", shape, shape.given, before),
-        _as(name(HAS_AFTER), _HAS_AFTER),
-        _as(name(HAS_BEFORE), _HAS_BEFORE),
+        aliased(name(HAS_AFTER), _HAS_AFTER),
+        aliased(name(HAS_BEFORE), _HAS_BEFORE),
         *_told_by_the_run(shape),
     )
     return _emit(_keep_what_is_not_given(found, shape), shape, _flaw(shape))
 
 
 def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Sql:
-    return _as(_place("a", place) if shape.is_key(kept.name) else name(end, f"a{place}"), f"{prefix}{place}")
+    return aliased(_place("a", place) if shape.is_key(kept.name) else name(end, f"a{place}"), f"{prefix}{place}")
 
 
 def event_changes(
@@ -170,7 +170,7 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     found = events.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
     if unmerged is None:
         return found
-    newer = unmerged.selectExpr(*images("c", shape, unmerged.columns), _as(name(ACTION), "unmerged"))
+    newer = unmerged.selectExpr(*images("c", shape, unmerged.columns), aliased(name(ACTION), "unmerged"))
     on_key = all_of([F.col(f"a{i}") == F.col(f"c{i}") for i in _key_positions(shape)])
     both = found.join(newer, on_key, "left")
     is_newer = F.col("unmerged").isNotNull()
@@ -228,7 +228,7 @@ def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO
         statement(newest, a=_place("a", i), b=_place("b", i), own=name(kept.name), **flags)
         for i, kept in enumerate(shape.columns)
     ]
-    tail = [action, _as(name(_TS), TIMESTAMP), _as(name(_SEQ), SEQUENCE)]
+    tail = [action, aliased(name(_TS), TIMESTAMP), aliased(name(_SEQ), SEQUENCE)]
     rest = [(_place("b", i), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
     told = statement("CASE WHEN {before} THEN {image} END", image=struct(rest), **flags)
     was = [typed(told, shape.before_type, BEFORE)] if shape.before_type else []
@@ -240,12 +240,8 @@ def _told_by_the_run(shape: Shape) -> tuple[Sql, Sql]:
     return typed(NULL, "timestamp", _TS), typed(Sql("0"), shape.sequence_type, _SEQ)
 
 
-def _as(value: Sql, own: str) -> Sql:
-    return statement("{value} AS {own}", value=value, own=name(own))
-
-
 def _yes(own: str) -> Sql:
-    return _as(Sql("true"), own)
+    return aliased(Sql("true"), own)
 
 
 def _place(prefix: str, place: int) -> Sql:
@@ -255,7 +251,7 @@ def _place(prefix: str, place: int) -> Sql:
 
 def struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
     """A struct of values under names."""
-    named = [_as(value, own) for value, own in fields]
+    named = [aliased(value, own) for value, own in fields]
     return statement("struct({named})", named=listed(named))
 
 

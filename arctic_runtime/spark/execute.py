@@ -82,7 +82,7 @@ from arctic_runtime.spark.frames import (
     uncompiled,
 )
 from arctic_runtime.spark.parallel import Parallel
-from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.statement import Sql, aliased, listed, name, number, statement, text
 from arctic_runtime.spark.statement import properties as property_list
 
 _TABLE_DEFAULTS = {
@@ -124,7 +124,7 @@ class Appended:
     """
 
     after: int
-    rows: Mapping[str, int]
+    rows: dict[str, int]
     replaced: tuple[Bound, ...] | None = None
 
 
@@ -132,7 +132,7 @@ class Appended:
 class Context:
     """What every step needs: the session, the model, what was observed, and this attempt's token and time.
 
-    `appended` is what the run has committed so far.
+    `appended` is the newest commit of the run.
     """
 
     spark: SparkSession
@@ -186,7 +186,7 @@ def append_changes(
     """
     seen = Observation()
     kinds = _kinds(_usual(step.mode, context.model), step.mode, context.model, shape)
-    ranges = _ranges(context, shape) if step.mode != "create" else None
+    ranges = _ranges(context, shape)
     asked = [*_counts(kinds), *(ranges.asked() if ranges else ())]
     timed = rows.withColumn(TIMESTAMP, F.expr(_time(context.now)))
     parts = timed if gathered else timed.hint("rebalance")
@@ -225,9 +225,12 @@ def _ranges(context: Context, shape: Shape) -> Ranges | None:
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows):
         return None
-    values = {part: (value, find_column(shape.columns, part)) for part, value in _told_places(context.model).items()}
-    typed = {part: (value, kept.type) for part, (value, kept) in values.items() if kept and is_bounded(kept.type)}
-    return Ranges(typed, statement("{action} <> {kind}", action=name(ACTION), kind=text(INSERT)))
+    values = {
+        part: (value, kept.type)
+        for part, value in _told_places(context.model).items()
+        if (kept := find_column(shape.columns, part)) and is_bounded(kept.type)
+    }
+    return Ranges(values, statement("{action} <> {kind}", action=name(ACTION), kind=text(INSERT)))
 
 
 def _counted_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
@@ -480,7 +483,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
     count, known = _replaced(step, context, changes)
-    where = partial(near, _places(appended, model), count, known, base.rows, _TARGET)
+    where = partial(near, _places(appended, model), count, base.rows, _TARGET, known)
     sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
 
     def merge(branch: Sequence[str]) -> None:
@@ -508,9 +511,7 @@ def _replaced(step: MergeBase, context: Context, changes: ChangeTableState) -> t
 
 def _places(changes: DataFrame, model: Model) -> DataFrame:
     """Where the rows lie that changes replace."""
-    places = [
-        statement("{value} AS {part}", value=value, part=name(part)) for part, value in _told_places(model).items()
-    ]
+    places = [aliased(value, part) for part, value in _told_places(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 
 

@@ -25,7 +25,7 @@ from arctic_runtime.plan.incremental.tree import (
     walk,
 )
 from arctic_runtime.spark import images
-from arctic_runtime.spark.bounds import SCANNED_ROWS
+from arctic_runtime.spark.bounds import is_scanned
 from arctic_runtime.spark.frames import Hold, column, typed
 from arctic_runtime.spark.statement import Sql, name
 
@@ -54,7 +54,7 @@ def register_images(
 
 def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:
     states = [upstreams.states[str(scan.source)] for scan in read if scan.reads_rows]
-    return any(state is not None and state.rows > SCANNED_ROWS for state in states)
+    return any(state is not None and not is_scanned(state.rows) for state in states)
 
 
 def has_maps(query: DataFrame) -> bool:

@@ -74,9 +74,9 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
     said |= decisions.said_again(last, *_KEPT) | known.and_also(part, as_of).summary
-    appended = append_changes(step, context, found, shape, said, False, None)
+    counts = append_changes(step, context, found, shape, said, False, None).rows
     run.settled(run.observe())
-    return dict(appended.rows)
+    return counts
 
 
 def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:

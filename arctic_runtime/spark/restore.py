@@ -50,9 +50,9 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
     said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
-    appended = append_changes(step, context, found, shape, said, False, None)
+    counts = append_changes(step, context, found, shape, said, False, None).rows
     run.settled(run.observe())
-    return dict(appended.rows)
+    return counts
 
 
 def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:

@@ -101,15 +101,17 @@ class Run(Look):
         decision, upstreams = seen.decision, seen.upstreams
         state = self.settled(seen.state)
         if decision.mode == "unchanged":
-            done, appended = self._committed or (decision, None)
-            return self.outcome(done, appended.rows if appended else NO_ROWS, state)
+            if self._committed is None:
+                return self.outcome(decision, NO_ROWS, state)
+            decision, committed = self._committed
+            return self.outcome(decision, committed.rows, state)
         context = self.context(state)
         for step in stale_branches(self.model, state):
             perform(step, context)
-        appended = self._commit(context, decision, upstreams)
-        self._committed = (decision, appended)
+        committed = self._commit(context, decision, upstreams)
+        self._committed = (decision, committed)
         state = self.settled(self.observe())
-        return self.outcome(decision, appended.rows, state)
+        return self.outcome(decision, committed.rows, state)
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
         with self.timed("analyse"):
@@ -242,8 +244,8 @@ class Run(Look):
 
     def context(self, state: TableState) -> Context:
         """What steps for this state need, with a token of its own."""
-        appended = self._committed[1] if self._committed else None
-        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now, appended)
+        committed = self._committed[1] if self._committed else None
+        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now, committed)
 
 
 def _begun(decision: Decision) -> dict[str, str]:

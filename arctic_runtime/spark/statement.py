@@ -63,6 +63,11 @@ def properties(values: Iterable[tuple[str, str]]) -> Sql:
     return Sql(", ".join(f"{text(key)} = {text(value)}" for key, value in values))
 
 
+def aliased(value: Sql, alias: str) -> Sql:
+    """A value as a column of that name."""
+    return statement("{value} AS {alias}", value=value, alias=name(alias))
+
+
 def listed(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
     return Sql(by.join(parts))
 

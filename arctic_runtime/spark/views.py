@@ -11,7 +11,7 @@ from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
 from arctic_runtime.spark.commit import run
-from arctic_runtime.spark.frames import columns_of, read_table
+from arctic_runtime.spark.frames import columns_of, read_table, typed
 from arctic_runtime.spark.statement import Sql, listed, name, number, properties, statement, text
 
 
@@ -105,7 +105,7 @@ def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
     if found == column:
         return statement("t.{c}", c=name(column.name))
     value = statement("t.{c}", c=name(found.name)) if found else Sql("NULL")
-    return statement("CAST({value} AS {type}) AS {c}", value=value, type=Sql(column.type), c=name(column.name))
+    return typed(value, column.type, column.name)
 
 
 def _log(model: Model, step: ReplaceView) -> Sql:

@@ -42,7 +42,7 @@ def few(request: pytest.FixtureRequest) -> int:
 
 
 def _near(rows: DataFrame, count: int) -> Any:
-    return bounds.near(rows, count, None, LARGE)
+    return bounds.near(rows, count, LARGE)
 
 
 @pytest.fixture
@@ -75,9 +75,20 @@ def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> Non
     assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
     assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
     assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
-    assert bounds.near(rows, few, None, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
-    assert bounds.near(rows, few, None, bounds.SCANNED_TIMES * few) == bounds.EVERYWHERE
-    assert bounds.near(rows, 0, None, LARGE) == bounds.NOWHERE
+    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
+    assert bounds.near(rows, 0, LARGE) == bounds.NOWHERE
+
+
+def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_place_is_known(
+    spark: SparkSession,
+) -> None:
+    rows = spark.sql("select * from values (1), (2) as t(a)")
+    many = bounds.SCANNED_ROWS
+    known = bounds.bounds(rows, many)
+    assert bounds.near(rows, many, bounds.SCANNED_TIMES * many) == bounds.EVERYWHERE
+    where = bounds.near(rows, many, bounds.SCANNED_TIMES * many + 1)
+    assert rows.union(spark.sql("select 3")).where(where).count() == 2
+    assert bounds.near(rows, many, bounds.SCANNED_TIMES * many, known=known) == where
 
 
 @pytest.mark.parametrize("written", ["told", "range", pytest.param("list", marks=pytest.mark.slow)])
@@ -92,7 +103,7 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
     seen: list[str] = []
 
     def spy(*arguments: Any) -> Any:
-        is_asked = arguments[1] > 0 and arguments[2] is None
+        is_asked = arguments[1] > 0 and arguments[4] is None
         assert is_asked == (arguments[1] > 0 and written == "range")
         seen.append(bounds.near(*arguments))
         return seen[-1]
@@ -158,7 +169,7 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
 def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(increments, "SCANNED_ROWS", 0)
+    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
     monkeypatch.setattr(increment, "PAIRED_ROWS", 0)
     lines, orders = "id bigint, nr bigint, v string", "nr bigint, customer string"
     lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)

@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.spark import bounds, compute, execute, images, increments, slices, totals
+from arctic_runtime.spark import bounds, compute, execute, images, slices, totals
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -141,7 +141,6 @@ LARGE = (
     (bounds, "SCANNED_TIMES"),
     (execute, "PRUNING_KEYS"),
     (totals, "FEW_GROUPS"),
-    (increments, "SCANNED_ROWS"),
     (compute, "LARGE_SOURCES"),
     (images, "HELD_ROWS"),
 )
