@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.context import SpawnContext
@@ -204,6 +204,21 @@ class ArcticAdapter(SparkAdapter):
         with self.connections.exception_handler("restore"):
             model = upkeep.one(upkeep.project_models(self._nodes), target)
             return upkeep.restore(model, version, self.catalog_reader, self.spark_session)
+
+    @available.parse_list
+    def arctic_overwrite(
+        self,
+        target: BaseRelation | str,
+        source: BaseRelation | str,
+        as_of: Any,
+        partition: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """Says what all rows of a model of change events are as of a place in their order; returns lines for people."""
+        self.connections.get_thread_connection().handle.note_temporary_view()
+        with self.connections.exception_handler("overwrite"):
+            named = upkeep.one(upkeep.project_models(self._nodes), target)
+            model = upkeep.with_query(named, self.config, self.get_macro_resolver())
+            return upkeep.overwrite(model, source, as_of, partition, self.catalog_reader, self.spark_session)
 
     @available.parse_list
     def arctic_savepoint(

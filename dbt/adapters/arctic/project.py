@@ -51,8 +51,13 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
             f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
         )
     nodes = [result.node for result in outcome.result]
-    models = tuple(_model(node) for node in nodes if maintain.is_arctic(node))
+    models = tuple(compiled_model(node) for node in nodes if maintain.is_arctic(node))
     return Project(_profile(project_dir, target), tuple(sorted(models, key=lambda model: model.table)))
+
+
+def relation_of(node: Any) -> ArcticRelation:
+    """Where a node's table is."""
+    return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
 
 
 def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Profile:
@@ -81,11 +86,11 @@ def _reason(outcome: Any) -> str:
     return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
 
 
-def _model(node: Any) -> Model:
-    relation = ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
+def compiled_model(node: Any) -> Model:
+    """The model of a node that dbt has compiled."""
     is_python = node.language == "python"
     sql = python_models.query(python_models.view_name(node.alias)) if is_python else node.compiled_code
-    return maintain.to_model(relation, node.to_dict(omit_none=True), sql)
+    return maintain.to_model(relation_of(node), node.to_dict(omit_none=True), sql)
 
 
 def _profile(project_dir: Path, target: str | None) -> Profile:

@@ -1,8 +1,8 @@
-"""What hooks and `dbt run-operation` ask for: compaction, expiry, savepoints, restoring and status of one table."""
+"""What hooks and `dbt run-operation` ask for: upkeep, savepoints, restoring, declared rows and status of one table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from dbt.adapters.base import BaseRelation
@@ -10,10 +10,11 @@ from dbt.adapters.base import BaseRelation
 from arctic_runtime import inspect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
+from arctic_runtime.model.names import named_table
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.expiry import describe_expiry
 from dbt.adapters.arctic import maintain
-from dbt.adapters.arctic.relation import ArcticRelation
+from dbt.adapters.arctic.project import compiled_model, relation_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,20 @@ def one(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
             return model
     raise ConfigError(f"no arctic model is called {wanted}.\n  found in the project: {', '.join(models) or 'none'}")
+
+
+def with_query(model: Model, config: Any, manifest: Any) -> Model:
+    """A model of the project with its query as dbt compiles it, which an operation has not done before."""
+    from dbt.compilation import Compiler
+
+    (node,) = [
+        node
+        for node in manifest.nodes.values()
+        if maintain.is_arctic(node) and maintain.table_name(relation_of(node)) == model.table
+    ]
+    if not node.compiled:
+        node = Compiler(config).compile_node(node, manifest, write=False)
+    return compiled_model(node)
 
 
 def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
@@ -74,6 +89,24 @@ def restore(model: Model, version: int | str, reader: CatalogReader, session: Ca
     return [inspect.describe_restored(model, perform(Run(model, reader, session), version))]
 
 
+def overwrite(
+    model: Model,
+    source: BaseRelation | str,
+    as_of: Any,
+    partition: Mapping[str, Any] | None,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+) -> list[str]:
+    """Says what all rows of a table are, or those of a partition; values come as YAML or Jinja has them."""
+    from arctic_runtime.spark.overwrite import overwrite as perform
+    from arctic_runtime.spark.run import Run
+
+    rows = named_table(source, model.table) if isinstance(source, str) else maintain.table_name(source)
+    place = _given("as_of", as_of)
+    values = {name: _given(f"partition.{name}", value) for name, value in (partition or {}).items()}
+    return [inspect.describe_overwritten(model, perform(Run(model, reader, session), rows, place, values), place)]
+
+
 def savepoint(
     model: Model,
     name: str,
@@ -100,8 +133,13 @@ def status(model: Model, models: Iterable[Model], reader: CatalogReader) -> list
 
 
 def _model(node: Any) -> Model:
-    relation = ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
-    return maintain.to_model(relation, node.to_dict(omit_none=True), node.raw_code)
+    return maintain.to_model(relation_of(node), node.to_dict(omit_none=True), node.raw_code)
+
+
+def _given(name: str, value: Any) -> str:
+    if value is None:
+        raise ConfigError(f"`{name}` has no value")
+    return str(value)
 
 
 def _is_at(model: Model, wanted: BaseRelation | str) -> bool:

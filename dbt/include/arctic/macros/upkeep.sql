@@ -20,6 +20,12 @@
   {%- for line in adapter.arctic_restore(model, version) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}
 
+{% macro arctic_overwrite(model, source, as_of, partition=none) -%}
+  {%- for line in adapter.arctic_overwrite(model, source, as_of, partition) -%}
+    {%- do log(line, info=true) -%}
+  {%- endfor -%}
+{%- endmacro %}
+
 {% macro arctic_savepoint(model, name, version=none, drop=false) -%}
   {%- for line in adapter.arctic_savepoint(model, name, version, drop) -%}{%- do log(line, info=true) -%}{%- endfor -%}
 {%- endmacro %}
