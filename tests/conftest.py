@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from arctic_runtime.config import KEPT, Profile
+from arctic_runtime.plan import decide
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
 gc.set_threshold(100_000, 50, 50)
@@ -31,6 +33,14 @@ LONGEST = ("tests/spark/test_maintained_models.py", "tests/spark/test_tpch.py", 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest goes first, so that no process works at it alone when all others have ended."""
     items.sort(key=lambda item: item.path.relative_to(config.rootpath).as_posix() not in LONGEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def whatever_clocks_say() -> Iterator[None]:
+    """Few rows are followed however long that took before, so that no test hangs on the speed of a machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decide, "WORTH_SECONDS", math.inf)
+        yield
 
 
 @pytest.fixture(scope="session")

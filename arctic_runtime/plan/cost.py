@@ -35,6 +35,9 @@ MERGED_SECONDS = 3e-6
 MANY_SCANS = 10
 """A plan that reads so many sources more than the query does is dear however few rows these have."""
 
+WORTH_SECONDS = 0.5
+"""Small tables are computed in full once a run has shown that this takes so much less than to follow their changes."""
+
 FADES = 0.98
 """What an estimate that was found too low loses with every run that goes the other way, so that it is tried again."""
 

@@ -13,7 +13,7 @@ from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, Ta
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
-from arctic_runtime.plan.cost import MANY_SCANS, Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import MANY_SCANS, WORTH_SECONDS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
@@ -290,7 +290,7 @@ def _decide_state(
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     ways = _ways(windows, upstreams, state, found)
-    if model.config.refresh == "auto" and _saves_in_full(ways):
+    if model.config.refresh == "auto" and _saves_in_full(ways, _past(state)):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
@@ -300,20 +300,27 @@ def _ways(
     windows: Mapping[str, Window], upstreams: Upstreams, state: TableState, found: Increment | None = None
 ) -> tuple[Estimate, ...]:
     followed = found.followed if found else None
-    commits = state.changes.commits if state.changes else ()
-    past = [run for run in map(_past, commits) if run]
-    return estimates(upstreams.states, windows, followed, _rows(state), past)
+    return estimates(upstreams.states, windows, followed, _rows(state), _past(state))
 
 
-def _saves_in_full(ways: tuple[Estimate, ...]) -> bool:
-    """Whether computing everything is the cheaper way by more than is worth asking for, where tables are small."""
+def _saves_in_full(ways: tuple[Estimate, ...], past: Iterable[Past]) -> bool:
+    """Whether computing everything is the cheaper way; of small tables a run has to have shown it, and clearly."""
     best, *others = ways
     if best.way != "full":
         return False
-    return best.rows > LARGE_SOURCES or any(other.scans > best.scans + MANY_SCANS for other in others)
+    if best.rows > LARGE_SOURCES or any(other.scans > best.scans + MANY_SCANS for other in others):
+        return True
+    was_followed = any(run.way == "incremental" for run in past)
+    return was_followed and all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
 
 
-def _past(commit: Commit) -> Past | None:
+def _past(state: TableState) -> list[Past]:
+    """The runs that are known of a table, the newest last."""
+    commits = state.changes.commits if state.changes else ()
+    return [run for run in map(_past_run, commits) if run]
+
+
+def _past_run(commit: Commit) -> Past | None:
     ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
     summary = commit.summary
     if STARTED not in summary or ESTIMATED not in summary or summary.get(MODE) not in ways:

@@ -17,6 +17,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
+from arctic_runtime.plan import cost
+from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import (
     CONSUMED,
     ESTIMATED,
@@ -564,6 +566,39 @@ def test_what_runs_took_decides_the_next_one(mode: str, seconds: int, then: str)
     started = {STARTED: str(-1000 * seconds), ESTIMATED: "1.0", MODE: mode}
     decision = decide(model, built(model, READ_BOTH, **started), LARGE, RUN_AGAIN)
     assert decision.mode == then
+
+
+@pytest.mark.parametrize(
+    ("took", "then"),
+    [
+        ([("full", 1.0), ("incremental", 2.0)], "full"),
+        ([("full", 1.0), ("incremental", 1.2)], "incremental"),
+        ([("full", 0.1)], "incremental"),
+    ],
+)
+def test_small_tables_are_computed_in_full_once_following_them_took_clearly_longer(
+    monkeypatch: pytest.MonkeyPatch, took: list[tuple[str, float]], then: str
+) -> None:
+    monkeypatch.setattr(decisions, "WORTH_SECONDS", cost.WORTH_SECONDS)
+    model = a_model(WEEKS)
+    upstreams = replace(LARGE, states={name: replace(of, rows=9_000) for name, of in LARGE.states.items() if of})
+    estimated = {
+        found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
+    }
+    state = built(model, READ_BOTH)
+    assert state.changes is not None
+    (made,) = state.changes.commits
+    commits = [
+        replace(
+            made,
+            at_ms=0,
+            summary={**made.summary, STARTED: f"{-1000 * seconds:.0f}", ESTIMATED: f"{estimated[mode]}", MODE: mode},
+        )
+        for mode, seconds in took
+    ]
+    state = replace(state, changes=replace(state.changes, commits=tuple(commits)))
+    decision = decide(model, state, upstreams, RUN_AGAIN)
+    assert (decision.mode, decision.reason) == (then, "COST" if then == "full" else "CHANGES")
 
 
 def test_what_computing_everything_costs_is_told_where_nothing_else_will_do() -> None:

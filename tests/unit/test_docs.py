@@ -266,6 +266,7 @@ def test_how_costs_are_estimated_is_told() -> None:
     assert f"{1e6 * cost.CHANGE_SECONDS:g} s more for a million changes" in told
     assert f"another {1e6 * cost.MERGED_SECONDS:g} s for a million changes" in told
     assert f"than {cost.MANY_SCANS} tables more" in told
+    assert f"{cost.WORTH_SECONDS} s more than that" in told
 
 
 # How queries are kept, as the page on maintenance says: its examples are planned.

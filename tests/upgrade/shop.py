@@ -69,12 +69,14 @@ def models() -> tuple[Model, ...]:
             partition_by=["region"],
             nodes=2,
             sort_key=["amount"],
+            refresh="incremental",
         ),
         _model(
             "dws_spend",
             "select region, count(*) as orders, sum(amount) as amount from lake.shop.dwd_orders "
             "where region is not null group by region",
             primary_key="region",
+            refresh="incremental",
         ),
     )
 
