@@ -16,6 +16,7 @@ from benchmarks import (
     lookup,
     many_commits,
     newest,
+    night,
     overhead,
     planner,
     read,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "analysis": lambda _: analysis.measure(),
     "split": lambda options: split.measure(4 * options.rows),
     "startup": lambda _: startup.measure(),
+    "night": lambda _: night.measure(),
     "planner": lambda _: planner.measure(),
 }
 

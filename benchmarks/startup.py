@@ -18,6 +18,7 @@ import yaml
 from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.config import KEPT, Profile
 from arctic_runtime.spark import server
+from benchmarks.commands import dbt
 from benchmarks.measure import Measurement, seconds
 
 MODELS = 20
@@ -30,7 +31,6 @@ _PROJECT = {
     "models": {"+materialized": "arctic", "+primary_key": "id"},
     "flags": {"send_anonymous_usage_stats": False},
 }
-_DBT = (sys.executable, "-m", "dbt.cli.main", "--quiet", "--log-level", "none")
 
 
 def measure(rounds: int = 3) -> list[Measurement]:
@@ -47,7 +47,7 @@ def _embedded(folder: Path, rounds: int) -> list[Measurement]:
     write_project(folder, {"kept": {**warehouse, "method": "connect", "url": KEPT}, "session": warehouse})
     source = _source(CatalogReader(kept))
     try:
-        first = _told("first run, server and tables made", lambda: _dbt(folder, "run", "kept"))
+        first = _told("first run, server and tables made", lambda: dbt(folder, "run", "kept"))
         little = [_little(folder, source, turn) for turn in range(1, rounds + 2)][1:]
     finally:
         server.stop(kept)
@@ -72,7 +72,7 @@ def _rest(folder: Path, rounds: int) -> Measurement:
         place = {"type": "rest", "uri": catalog.stdout.readline().strip(), "warehouse": str(folder / "warehouse")}
         write_project(folder, {"rest": {"catalog_config": place}})
         _source(CatalogReader(Profile("lake", place)))
-        _told("first run, tables made", lambda: _dbt(folder, "run", "rest"))
+        _told("first run, tables made", lambda: dbt(folder, "run", "rest"))
         found = nothing_new(folder, "rest", "REST catalog", rounds)
         catalog.terminate()
     return found
@@ -84,7 +84,7 @@ def nothing_new(folder: Path, target: str, what: str, rounds: int) -> Measuremen
     taken: dict[str, list[float]] = {"parse": [], "run": []}
     for turn in range(rounds + 1):
         for command, times in taken.items():
-            spent = _told(command, partial(_dbt, folder, command, target, without_java))
+            spent = _told(command, partial(dbt, folder, command, target, without_java))
             times.extend([spent] if turn else [])
     extra = [run - parse for parse, run in zip(taken["parse"], taken["run"], strict=True)]
     metric = f"nothing new, {what}: a run of 20 models beside dbt parse"
@@ -121,23 +121,10 @@ def _source(reader: CatalogReader) -> Any:
 
 def _little(folder: Path, source: Any, turn: int) -> float:
     source.append(rows(ROWS + turn * NEW_ROWS, NEW_ROWS))
-    return _told(f"{NEW_ROWS} new rows", lambda: _dbt(folder, "run", "kept"))
+    return _told(f"{NEW_ROWS} new rows", lambda: dbt(folder, "run", "kept"))
 
 
 def _told(what: str, action: Callable[[], object]) -> float:
     taken = seconds(action)
     print(f"  {what}: {taken:.2f} s", flush=True)
     return taken
-
-
-def _dbt(folder: Path, command: str, target: str, environment: Mapping[str, str] | None = None) -> None:
-    where = ["--project-dir", str(folder), "--profiles-dir", str(folder), "--target", target]
-    done = subprocess.run(
-        [*_DBT, command, *where, "--log-path", str(folder / "logs"), "--target-path", str(folder / f"target-{target}")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"dbt {command} failed:\n{done.stdout}\n{done.stderr}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,9 @@ from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
+
+ROWS_IN_ONE_PART = 100_000
+"""So few rows are compared by one task: to move them so that two can do it takes longer."""
 
 FEW_KEYS = 2_000_000
 """Up to so many keys are held in the memory of every executor, some 100 MB, while old rows are looked up."""
@@ -125,7 +129,8 @@ class Computation:
     def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
         old = current_rows(self.spark, self.model, self.context.state)
-        return Computed(self._changes(self.query, old), is_gathered=old is None, is_pinned=False)
+        is_gathered = old is None or self._reads_little()
+        return Computed(self._changes(self.query, old), is_gathered=is_gathered, is_pinned=False)
 
     def _given_up(self) -> Computed:
         """The same, where following what changed turns out not to be the way."""
@@ -194,7 +199,7 @@ class Computation:
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
-        return Computed(self._against(now, keys, count))
+        return Computed(self._against(now, keys, count), is_gathered=self._reads_little())
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
         """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
@@ -213,9 +218,17 @@ class Computation:
         return self._changes(new, current_rows(self.spark, self.model, self.context.state, only))
 
     def _changes(self, new: DataFrame, old: DataFrame | None) -> DataFrame:
-        """Change rows from rows of the table to what the query has in their place."""
+        """Change rows from rows of the table to what the query has in their place; in one part where these are few."""
+        if old is not None and self._reads_little():
+            new, old = new.coalesce(1), old.coalesce(1)
         keyed = is_keyed(self.model, self.upstreams, self.decision.increment)
         return state_changes(new, old, self.shape, keyed)
+
+    def _reads_little(self) -> bool:
+        """Whether the table and all that its query reads are few rows."""
+        base, states = self.context.state.base, self.upstreams.states.values()
+        rows = sum(math.inf if state is None else state.rows for state in states)
+        return rows + (base.rows if base else 0) <= ROWS_IN_ONE_PART
 
     def _keys(self, keys: DataFrame, count: int | None) -> Keys:
         """Keys, by position those of the table, to look its rows up by."""

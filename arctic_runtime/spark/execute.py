@@ -102,6 +102,10 @@ JOINED_AS_IT_LIES = {
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
+# Rows that are read in one part stay in it where they are left out by their keys: Spark would look at keys first.
+_LEFT_OUT_IN_ONE_PART = {
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
+}
 PRUNING_KEYS = 10_000
 """Of more keys some are in every node, and Spark takes a second for a million of them to find that out."""
 
@@ -476,7 +480,8 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         rows = overlay(old, came, step.commits, model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
-        overwrite(ordered, step.table, step.expected, merged_to(step.end))
+        with settings(spark, _LEFT_OUT_IN_ONE_PART):
+            overwrite(ordered, step.table, step.expected, merged_to(step.end))
         return
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
     gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended

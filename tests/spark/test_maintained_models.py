@@ -142,6 +142,7 @@ LARGE = (
     (execute, "PRUNING_KEYS"),
     (totals, "FEW_GROUPS"),
     (compute, "LARGE_SOURCES"),
+    (compute, "ROWS_IN_ONE_PART"),
     (images, "HELD_ROWS"),
 )
 

@@ -10,6 +10,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
+from arctic_runtime.spark import compute, execute
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -347,3 +348,36 @@ def test_an_upstream_model_is_read_through_views_and_its_changes_start_the_next_
     assert lake.actions(lake.run(counts)) == (0, 1, 0)
     assert lake.rows(counts) == [("eu", 1), ("us", 2)]
     assert lake.broken(counts) == []
+
+
+@pytest.mark.parametrize("most", [compute.ROWS_IN_ONE_PART, 0])
+def test_few_rows_are_compared_and_merged_without_moving_them(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int
+) -> None:
+    monkeypatch.setattr(compute, "ROWS_IN_ONE_PART", most)
+    plans: list[str] = []
+
+    def explained(rows: Any) -> None:
+        rows.explain()
+        plans.append(capsys.readouterr().out)
+
+    def compared(*arguments: Any) -> Any:
+        found = compute_changes(*arguments)
+        explained(found)
+        return found
+
+    def merged(rows: Any, *arguments: Any) -> None:
+        explained(rows)
+        overwrite(rows, *arguments)
+
+    compute_changes, overwrite = compute.state_changes, execute.overwrite
+    monkeypatch.setattr(compute, "state_changes", compared)
+    monkeypatch.setattr(execute, "overwrite", merged)
+    model = lake.model("m", "select id, region, v from {s}", primary_key="id", refresh="full")
+    lake.load("s", [(1, "eu", "a"), (2, "eu", None)], COLUMNS)
+    lake.run(model)
+    plans.clear()
+    lake.load("s", [(1, "eu", "A"), (3, "us", None)], COLUMNS)
+    assert lake.actions(lake.run(model)) == (1, 1, 1)
+    assert lake.rows(model) == [(1, "eu", "A"), (3, "us", None)]
+    assert ["Exchange" in plan for plan in plans] == [not most, False]

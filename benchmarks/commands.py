@@ -1,0 +1,24 @@
+"""dbt as a command of its own, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_DBT = (sys.executable, "-m", "dbt.cli.main", "--quiet", "--log-level", "none")
+
+
+def dbt(folder: Path, command: str, target: str, environment: Mapping[str, str] | None = None) -> None:
+    """Runs a command for the project in a folder, its profiles beside it; raises RuntimeError where it fails."""
+    where = ["--project-dir", str(folder), "--profiles-dir", str(folder), "--target", target]
+    done = subprocess.run(
+        [*_DBT, command, *where, "--log-path", str(folder / "logs"), "--target-path", str(folder / f"target-{target}")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"dbt {command} failed:\n{done.stdout}\n{done.stderr}")

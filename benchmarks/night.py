@@ -1,0 +1,101 @@
+"""A night's `dbt run` of many small models, in a process and a Spark of its own, against the same models as tables."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from benchmarks.commands import dbt
+from benchmarks.measure import Measurement, ratio, side_by_side
+
+MODELS = 20
+ROWS = 10_000
+CUSTOMERS = 500
+NEW_ROWS = 100
+_ORDERS, _CUSTOMERS = "lake.landing.orders", "lake.landing.customers"
+KINDS = (
+    ("id", f"select id, customer, amount * {{n}} as amount from {_ORDERS} where amount <> {{n}}"),
+    (
+        "id",
+        f"select o.id, o.amount + {{n}} as amount, c.name from {_ORDERS} o left join {_CUSTOMERS} c using (customer)",
+    ),
+    (
+        "customer",
+        f"select customer, count(*) as orders, sum(amount) + {{n}} as amount from {_ORDERS} group by customer",
+    ),
+    ("day", f"select day, count(distinct customer) + {{n}} as customers from {_ORDERS} group by day"),
+    (
+        "id",
+        "select id, customer, row_number() over (partition by customer order by amount desc, id) + {n} as place "
+        f"from {_ORDERS}",
+    ),
+)
+"""The key of each kind of model, and its query, in which a number makes each model another one."""
+
+
+def measure(rounds: int = 3) -> list[Measurement]:
+    """The seconds of whole commands, 100 of 10,000 rows being new to each; the first nights warm up.
+
+    The second of them is the first that follows changes, and finds out how long that takes.
+    """
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as place:
+        folder = Path(place)
+        _write_project(folder)
+        reader = CatalogReader(Profile.embedded(folder / "warehouse"))
+        reader.create_namespace("landing")
+        orders = reader.catalog.create_table(("landing", "orders"), _orders(0, ROWS).schema)
+        orders.append(_orders(0, ROWS))
+        customers = _customers()
+        reader.catalog.create_table(("landing", "customers"), customers.schema).append(customers)
+        dbt(folder, "run", "arctic")
+        nights = iter(range(rounds + 1))
+
+        def run_ours() -> None:
+            orders.append(_orders(ROWS + next(nights) * NEW_ROWS, NEW_ROWS))
+            dbt(folder, "run", "arctic")
+
+        times = side_by_side({"ours": run_ours, "tables": partial(dbt, folder, "run", "table")}, rounds)
+    metric = f"a night of {MODELS} small models / the same as tables"
+    return [Measurement(metric, ratio(times, "ours", "tables"), "x", 2.0, False, times)]
+
+
+def _write_project(folder: Path) -> None:
+    """One project; its targets say how models are made, each in a schema of its own."""
+    common = {"type": "arctic", "warehouse": str(folder / "warehouse"), "threads": 2}
+    outputs = {name: {**common, "schema": name} for name in ("arctic", "table")}
+    project: dict[str, Any] = {
+        "name": "night",
+        "version": "1.0",
+        "profile": "night",
+        "models": {"+materialized": "{{ target.schema }}"},
+        "flags": {"send_anonymous_usage_stats": False},
+    }
+    (folder / "dbt_project.yml").write_text(yaml.safe_dump(project))
+    (folder / "profiles.yml").write_text(yaml.safe_dump({"night": {"target": "arctic", "outputs": outputs}}))
+    (folder / "models").mkdir()
+    for n in range(MODELS):
+        key, query = KINDS[n % len(KINDS)]
+        config = f"{{{{ config(primary_key='{key}') }}}}"
+        (folder / "models" / f"m{n}.sql").write_text(f"{config}\n{query.format(n=n)}\n")
+
+
+def _orders(first: int, count: int) -> pa.Table:
+    ids = range(first, first + count)
+    columns = {
+        "id": list(ids),
+        "customer": [i % CUSTOMERS for i in ids],
+        "amount": [i * 7 % 1000 for i in ids],
+        "day": [i % 100 for i in ids],
+    }
+    return pa.table(columns)
+
+
+def _customers() -> pa.Table:
+    return pa.table({"customer": list(range(CUSTOMERS)), "name": [f"name {i}" for i in range(CUSTOMERS)]})
