@@ -290,7 +290,7 @@ def _decide_state(
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     ways = _ways(windows, upstreams, state, found)
-    if model.config.refresh == "auto" and _saves_in_full(ways, _past(state)):
+    if model.config.refresh == "auto" and _saves_in_full(ways, found, _past(state)):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
@@ -303,15 +303,20 @@ def _ways(
     return estimates(upstreams.states, windows, followed, _rows(state), _past(state))
 
 
-def _saves_in_full(ways: tuple[Estimate, ...], past: Iterable[Past]) -> bool:
-    """Whether computing everything is the cheaper way; of small tables a run has to have shown it, and clearly."""
+def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past]) -> bool:
+    """Whether computing everything is the cheaper way.
+
+    Of small tables a run has to have shown it, and clearly; and their rows must not differ for no reason, as a sum of
+    floats may.
+    """
     best, *others = ways
     if best.way != "full":
         return False
     if best.rows > LARGE_SOURCES or any(other.scans > best.scans + MANY_SCANS for other in others):
         return True
     was_followed = any(run.way == "incremental" for run in past)
-    return was_followed and all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
+    is_worth_it = all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
+    return was_followed and is_worth_it and found.is_repeatable
 
 
 def _past(state: TableState) -> list[Past]:

@@ -16,6 +16,7 @@ from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance,
 from arctic_runtime.plan.incremental.outline import outline
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
@@ -67,8 +68,8 @@ class Upstreams:
 class Increment:
     """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
 
-    `tree` is the query itself, of which `changed` is what has changed. The maintenance reads the `slices`, in whose
-    order they are made.
+    `tree` is the query itself, of which `changed` is what has changed; its columns have the `types` that are known. The
+    maintenance reads the `slices`, in whose order they are made.
     """
 
     maintenance: Maintenance
@@ -77,6 +78,12 @@ class Increment:
     tree: Node
     changed: frozenset[TableName]
     slices: tuple[Slice, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether rows that nothing changed are the same where the query is computed once more."""
+        return is_repeatable(self.tree, self.types)
 
     @property
     def trees(self) -> tuple[Node, ...]:
@@ -141,7 +148,7 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
         _facts(model, upstreams, analysed, rows), paired=_paired(upstreams, changed), small=_small(upstreams)
     )
     maintenance, slices = _sliced(maintain(analysed.tree, key, sources, facts), upstreams, windows)
-    return Increment(maintenance, analysed.outputs, key, analysed.tree, sources, slices)
+    return Increment(maintenance, analysed.outputs, key, analysed.tree, sources, slices, analysed.types)
 
 
 def _sliced(

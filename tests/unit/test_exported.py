@@ -57,6 +57,7 @@ SURFACE = {
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
+    "plan.incremental.repeatable": "is_repeatable",
     "plan.incremental.slices": "Slice Wanted sliced",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "

@@ -365,7 +365,7 @@ def test_no_windows_need_no_plan() -> None:
 
 def test_a_plan_can_be_told_to_programs() -> None:
     told = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
-    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices"}
+    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices", "types"}
 
 
 @settings(max_examples=25, deadline=None)
