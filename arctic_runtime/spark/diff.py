@@ -70,8 +70,10 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
     if old is None:
         return _emit(_without_before(after, shape), shape, flaw)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
-    joined = after.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_AFTER, _HAS_BEFORE])
-    joined = joined.withColumn(_SEQ, F.coalesce(_SEQ, F.lit(0).cast(shape.sequence_type)))
+    first = statement("CAST(0 AS {kind})", kind=Sql(shape.sequence_type))
+    of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: first}
+    told = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
+    joined = after.join(before, _on_key(shape), "full_outer").withColumns({own: F.expr(of) for own, of in told.items()})
     return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
 
 
