@@ -358,28 +358,45 @@ def _parser() -> argparse.ArgumentParser:
         ("overwrite", "say what all rows are as of a place in the order of events; later events still hold"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
-    status = commands.choices["status"]
+    add("compact", "put small files together and take deleted rows out of files")
+    spark = add("spark", "a Spark server of your own that stays between runs")
+    spark.add_argument("action", choices=("start", "stop", "status"), help="what to do with it")
+    _looking(commands.choices)
+    _maintaining(commands.choices)
+    _changing(commands.choices)
+    return parser
+
+
+def _looking(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Arguments of commands that change nothing."""
+    status, changes = commands["status"], commands["changes"]
     status.add_argument("--tree", action="store_true", help="draw the nodes of the largest partition")
     status.add_argument("--partition", metavar="P", help="draw the nodes of this one, as `--plan` names partitions")
-    compact = add("compact", "put small files together and take deleted rows out of files")
+    changes.add_argument("--from", dest="start", required=True, metavar="V", help="after this version")
+    changes.add_argument("--to", dest="end", required=True, metavar="V", help="up to this version")
+    changes.add_argument("--limit", type=int, default=1000, help="at most so many rows (default: 1000)")
+    commands["lookup"].add_argument("key", nargs="+", metavar="KEY", help="a value per key column")
+
+
+def _maintaining(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Arguments of commands that change files, and no rows."""
+    compact, expire = commands["compact"], commands["expire"]
     chosen = compact.add_mutually_exclusive_group(required=True)
     chosen.add_argument("models", nargs="*", default=[], metavar="MODEL", help="one, or several by what readers lose")
     chosen.add_argument("--all", action="store_true", help="every model that was built")
-    spark = add("spark", "a Spark server of your own that stays between runs")
-    spark.add_argument("action", choices=("start", "stop", "status"), help="what to do with it")
     compact.add_argument("--mode", choices=get_args(CompactionMode), default="auto", help="how much (default: auto)")
     compact.add_argument("--most", metavar="SIZE", help="write no more anew than this, such as 50 GiB")
-    for command in ("compact", "split", "expire"):
-        commands.choices[command].add_argument(
-            "--plan", action="store_true", help="only show what would be done, and why"
-        )
-    restore = commands.choices["restore"]
-    expire = commands.choices["expire"]
+    for command in (compact, commands["split"], expire):
+        command.add_argument("--plan", action="store_true", help="only show what would be done, and why")
     expire.add_argument("--orphans", action="store_true", help="let files go instead that belong to no snapshot")
     expire.add_argument("--older-than", default="3d", metavar="AGE", help="with --orphans (default: 3d; 1d or more)")
+
+
+def _changing(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Arguments of commands that say what rows are, or give a version a name."""
+    restore, overwrite, savepoint = commands["restore"], commands["overwrite"], commands["savepoint"]
     known = "as `arctic history` shows it, or a savepoint's name"
     restore.add_argument("--version", required=True, metavar="V", help=known)
-    overwrite = commands.choices["overwrite"]
     overwrite.add_argument(
         "--from", dest="source", required=True, metavar="TABLE", help="a table or view with the rows"
     )
@@ -391,17 +408,10 @@ def _parser() -> argparse.ArgumentParser:
         help="replace this partition alone; once for each column that the table is partitioned by",
     )
     overwrite.add_argument("--as-of", required=True, metavar="P", help="a value of the model's `sequence_by`")
-    savepoint = commands.choices["savepoint"]
     savepoint.add_argument("name", metavar="NAME", help="of the savepoint")
     chosen = savepoint.add_mutually_exclusive_group()
     chosen.add_argument("--version", metavar="V", help=f"{known} (default: the newest)")
     chosen.add_argument("--drop", action="store_true", help="take the name away")
-    changes = commands.choices["changes"]
-    changes.add_argument("--from", dest="start", required=True, metavar="V", help="after this version")
-    changes.add_argument("--to", dest="end", required=True, metavar="V", help="up to this version")
-    changes.add_argument("--limit", type=int, default=1000, help="at most so many rows (default: 1000)")
-    commands.choices["lookup"].add_argument("key", nargs="+", metavar="KEY", help="a value per key column")
-    return parser
 
 
 if __name__ == "__main__":

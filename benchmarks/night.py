@@ -19,16 +19,22 @@ MODELS = 20
 ROWS = 10_000
 CUSTOMERS = 500
 NEW_ROWS = 100
-_ORDERS, _CUSTOMERS = "{{ ref('orders') }}", "{{ ref('customers') }}"
 KINDS = (
-    ("id", f"select id, customer, amount * :n as amount from {_ORDERS} where amount <> :n"),
-    ("id", f"select o.id, o.amount + :n as amount, c.name from {_ORDERS} o left join {_CUSTOMERS} c using (customer)"),
-    ("customer", f"select customer, count(*) as orders, sum(amount) + :n as amount from {_ORDERS} group by customer"),
-    ("day", f"select day, count(distinct customer) + :n as customers from {_ORDERS} group by day"),
+    ("id", "select id, customer, amount * :n as amount from {{ ref('orders') }} where amount <> :n"),
+    (
+        "id",
+        "select o.id, o.amount + :n as amount, c.name from {{ ref('orders') }} o "
+        "left join {{ ref('customers') }} c using (customer)",
+    ),
+    (
+        "customer",
+        "select customer, count(*) as orders, sum(amount) + :n as amount from {{ ref('orders') }} group by customer",
+    ),
+    ("day", "select day, count(distinct customer) + :n as customers from {{ ref('orders') }} group by day"),
     (
         "id",
         "select id, customer, row_number() over (partition by customer order by amount desc, id) + :n as place "
-        f"from {_ORDERS}",
+        "from {{ ref('orders') }}",
     ),
 )
 """The key of each kind of model, and its query, in which a number for `:n` makes each model another one."""

@@ -92,7 +92,7 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
     decision = _decide_state(model, last, upstreams, request, state)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    return replace(decision, ways=_ways(decision.windows, upstreams, state))
+    return replace(decision, ways=_ways(decision.windows, upstreams, _rows(state), _past(state)))
 
 
 def last_load(changes: ChangeTableState | None) -> Commit | None:
@@ -289,18 +289,22 @@ def _decide_state(
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    ways = _ways(windows, upstreams, state, found)
-    if model.config.refresh == "auto" and _saves_in_full(ways, found, _past(state)):
+    past = _past(state)
+    ways = _ways(windows, upstreams, _rows(state), past, found)
+    if model.config.refresh == "auto" and _saves_in_full(ways, found, past):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
 
 
 def _ways(
-    windows: Mapping[str, Window], upstreams: Upstreams, state: TableState, found: Increment | None = None
+    windows: Mapping[str, Window],
+    upstreams: Upstreams,
+    rows: int,
+    past: Iterable[Past],
+    found: Increment | None = None,
 ) -> tuple[Estimate, ...]:
-    followed = found.followed if found else None
-    return estimates(upstreams.states, windows, followed, _rows(state), _past(state))
+    return estimates(upstreams.states, windows, found.followed if found else None, rows, past)
 
 
 def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past]) -> bool:

@@ -129,8 +129,7 @@ class Computation:
     def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
         old = current_rows(self.spark, self.model, self.context.state)
-        is_gathered = old is None or self._reads_little()
-        return Computed(self._changes(self.query, old), is_gathered=is_gathered, is_pinned=False)
+        return replace(self._changes(self.query, old), is_pinned=False)
 
     def _given_up(self) -> Computed:
         """The same, where following what changed turns out not to be the way."""
@@ -180,14 +179,12 @@ class Computation:
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
-            return Computed(self._changes(now, old), summary, as_decided=False)
+            return replace(self._changes(now, old), summary=summary, as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
             return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
         # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
-        is_alone = not scans(plan.result)
-        now, before = (rows.coalesce(1) if is_alone else rows for rows in (now, before))
-        return Computed(self._changes(now, before), summary, is_alone)
+        return replace(self._changes(now, before, in_one_part=not scans(plan.result)), summary=summary)
 
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
@@ -199,7 +196,7 @@ class Computation:
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
-        return Computed(self._against(now, keys, count), is_gathered=self._reads_little())
+        return self._against(now, keys, count)
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
         """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
@@ -207,9 +204,9 @@ class Computation:
         `moved` has the keys of all rows that came or went.
         """
         key = [column(part) for part in self.model.config.primary_key]
-        return Computed(self._against(came, moved.select(*key), None))
+        return self._against(came, moved.select(*key), None)
 
-    def _against(self, new: DataFrame, keys: DataFrame, count: int | None) -> DataFrame:
+    def _against(self, new: DataFrame, keys: DataFrame, count: int | None) -> Computed:
         """Change rows from the table's rows under `keys`, by position the table's key, to `new`.
 
         `count` is how many keys there are, if that is known.
@@ -217,12 +214,15 @@ class Computation:
         only = self._keys(keys, count)
         return self._changes(new, current_rows(self.spark, self.model, self.context.state, only))
 
-    def _changes(self, new: DataFrame, old: DataFrame | None) -> DataFrame:
-        """Change rows from rows of the table to what the query has in their place; in one part where these are few."""
-        if old is not None and self._reads_little():
-            new, old = new.coalesce(1), old.coalesce(1)
+    def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
+        """Change rows from rows of the table to what the query has in their place; few in one part."""
         keyed = is_keyed(self.model, self.upstreams, self.decision.increment)
-        return state_changes(new, old, self.shape, keyed)
+        if old is None:
+            return Computed(state_changes(new, None, self.shape, keyed), is_gathered=True)
+        in_one_part = in_one_part or self._reads_little()
+        if in_one_part:
+            new, old = new.coalesce(1), old.coalesce(1)
+        return Computed(state_changes(new, old, self.shape, keyed), is_gathered=in_one_part)
 
     def _reads_little(self) -> bool:
         """Whether the table and all that its query reads are few rows."""

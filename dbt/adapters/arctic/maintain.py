@@ -193,7 +193,12 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
 
 def project_tables(nodes: Iterable[Any]) -> tuple[TableName, ...]:
     """The tables of all arctic models of a project."""
-    return tuple(TableName(str(n.database), str(n.schema), str(n.alias)) for n in nodes if is_arctic(n))
+    return tuple(node_table(node) for node in nodes if is_arctic(node))
+
+
+def node_table(node: Any) -> TableName:
+    """The table of a node of the manifest."""
+    return TableName(str(node.database), str(node.schema), str(node.alias))
 
 
 def is_arctic(node: Any) -> bool:

@@ -40,11 +40,8 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
     """A model of the project with its query as dbt compiles it, which an operation has not done before."""
     from dbt.compilation import Compiler
 
-    (node,) = [
-        node
-        for node in manifest.nodes.values()
-        if maintain.is_arctic(node) and maintain.table_name(relation_of(node)) == model.table
-    ]
+    arctic = filter(maintain.is_arctic, manifest.nodes.values())
+    node = next(node for node in arctic if maintain.node_table(node) == model.table)
     if not node.compiled:
         node = Compiler(config).compile_node(node, manifest, write=False)
     return compiled_model(node)
