@@ -53,7 +53,6 @@ from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
-
 ROWS_IN_ONE_PART = 100_000
 """So few rows are compared by one task: to move them so that two can do it takes longer."""
 
@@ -189,14 +188,19 @@ class Computation:
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
         count = keys.count()
-        base = self.context.state.base
-        share = count / max(1, base.rows if base else 0)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
-        if self.model.config.refresh == "auto" and is_large and share > MOST_AFFECTED:
+        if self.model.config.refresh == "auto" and is_large and self._are_most(keys, count):
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._against(now, keys, count)
+
+    def _are_most(self, keys: DataFrame, count: int) -> bool:
+        """Whether most rows of the table are under `keys`. Of what `having` leaves out there may be many more keys."""
+        base = self.context.state.base
+        most = MOST_AFFECTED * base.rows if base else 0
+        found = self._old(keys, count) if count > most else None
+        return found is not None and found.count() > most
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
         """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
@@ -211,8 +215,11 @@ class Computation:
 
         `count` is how many keys there are, if that is known.
         """
-        only = self._keys(keys, count)
-        return self._changes(new, current_rows(self.spark, self.model, self.context.state, only))
+        return self._changes(new, self._old(keys, count))
+
+    def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
+        """The table's rows under keys."""
+        return current_rows(self.spark, self.model, self.context.state, self._keys(keys, count))
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
         """Change rows from rows of the table to what the query has in their place; few in one part."""

@@ -55,10 +55,11 @@ def register(
     fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
     for image, times in Counter(scan.image for scan in scans).items():
         rows = image_rows(spark, source, window, image, tuple(fields))
-        if hold and image == "delta" and times > 1 and source.rows_in(window) > HELD_ROWS:
-            rows = hold(rows)
         if image in ("delta", "pair"):
-            rows = _located(rows, source, window, _asked([scan for scan in scans if scan.image == image], asked))
+            located = _asked([scan for scan in scans if scan.image == image], asked)
+            if hold and times + bool(located) > 1 and source.rows_in(window) > HELD_ROWS:
+                rows = hold(rows)
+            rows = _located(rows, source, window, located)
         rows.createOrReplaceTempView(name(image_view(image, source.name)))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.tree import Filter, walk
-from arctic_runtime.spark import bounds, compute, execute, increments
+from arctic_runtime.spark import bounds, compute, execute, images, increments
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -166,10 +166,12 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
     assert any(isinstance(node, Filter) for node in walk(trees[-1]))
 
 
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "read twice"])
 def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_held: bool
 ) -> None:
     monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
+    monkeypatch.setattr(images, "HELD_ROWS", 0 if is_held else 100)
     monkeypatch.setattr(increment, "PAIRED_ROWS", 0)
     lines, orders = "id bigint, nr bigint, v string", "nr bigint, customer string"
     lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)
@@ -191,5 +193,7 @@ def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     monkeypatch.setattr(increments, "moved", spy)
     assert lake.actions(lake.run(joined)) == (0, 2, 0)
     assert lake.broken(joined) == []
-    scan = next(line for line in capsys.readouterr().out.splitlines() if ".orders" in line and "Scan" in line)
+    plan = capsys.readouterr().out
+    scan = next(line for line in plan.splitlines() if ".orders" in line and "Scan" in line)
     assert "nr IN (" in scan, scan
+    assert ("InMemoryTableScan" in plan) == is_held

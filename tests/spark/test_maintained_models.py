@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
 from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.spark import bounds, compute, execute, images, slices, totals
+from arctic_runtime.spark import bounds, compute, execute, images, increments, slices, totals
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -410,3 +410,39 @@ def test_tables_of_many_columns_are_followed(lake: Warehouse, merge: str) -> Non
     for told, model in zip(WIDE_QUERIES, models, strict=True):
         assert lake.run(model).mode == "incremental", told
         assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql)), told
+
+
+GROUPS = "select place, sum(v) as total from {facts} group by place"
+
+
+@pytest.mark.parametrize(
+    ("shown", "changed", "is_followed"),
+    [("", 8, True), ("", 15, False), (" having sum(v) > 28", 15, True), (" having sum(v) > 20", 15, False)],
+    ids=["few", "most", "few of those that are shown", "most of those that are shown"],
+)
+def test_everything_is_computed_where_most_of_a_large_table_may_differ(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, shown: str, changed: int, is_followed: bool
+) -> None:
+    monkeypatch.setattr(compute, "LARGE_SOURCES", 0)
+    followed: list[int] = []
+
+    def spy(spark: Any, new: Any, keys: Any, *rest: Any) -> Any:
+        followed.append(keys.count())
+        return recomputed(spark, new, keys, *rest)
+
+    recomputed = increments.recomputed
+    monkeypatch.setattr(increments, "recomputed", spy)
+    columns = "id bigint, place int, v double"
+    rows = {n: (n, n % 20, 1001.0 if n == 0 else n / 4) for n in range(60)}
+    lake.load("s", rows.values(), columns)
+    facts = lake.model("facts", "select * from {s}", primary_key="id")
+    totals_of = lake.model("m", GROUPS + shown, primary_key="place")
+    for model in (facts, totals_of):
+        lake.run(model)
+    rows |= {n: (n, n, 7.0) for n in range(1, 1 + changed)}
+    lake.load("s", rows.values(), columns)
+    lake.run(facts)
+    followed.clear()
+    assert lake.run(totals_of).mode == "incremental"
+    assert followed == ([changed] if is_followed else [])
+    assert lake.broken(totals_of) == []

@@ -10,6 +10,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.cost import (
+    AGAIN_SECONDS,
     CHANGE_SECONDS,
     FADES,
     MERGED_SECONDS,
@@ -50,7 +51,7 @@ def ways(*scans: Scan, history: tuple[Past, ...] = ()) -> dict[Way, Estimate]:
 def test_everything_is_read_once_and_compared_with_what_there_is() -> None:
     (found,) = estimates(STATES, WINDOWS, None, 700_000, ())
     assert (found.way, found.scans, found.rows) == ("full", 3, 6_000_000)
-    assert found.seconds == pytest.approx(RUN_SECONDS + 3 * SCAN_SECONDS + 6_000_000 * ROW_SECONDS)
+    assert found.seconds == pytest.approx(RUN_SECONDS + 3 * SCAN_SECONDS + 6_000_000 * ROW_SECONDS["full"])
 
 
 @pytest.mark.parametrize(
@@ -64,9 +65,10 @@ def test_what_came_and_went_is_read_from_the_log(image: Image, scans: int, rows:
 
 def test_changes_of_several_commits_cost_more_than_to_be_read_once_for_each_source() -> None:
     once, twice = ways(scan(FACTS, "delta"))["incremental"], ways(*[scan(FACTS, "delta")] * 2)["incremental"]
-    read = SCAN_SECONDS + 3_000 * (ROW_SECONDS + CHANGE_SECONDS)
-    assert once.seconds == pytest.approx(RUN_SECONDS + read + 3_000 * MERGED_SECONDS, abs=0.001)
-    assert twice.seconds == pytest.approx(RUN_SECONDS + 2 * read + 3_000 * MERGED_SECONDS, abs=0.001)
+    read, merged = SCAN_SECONDS + 3_000 * ROW_SECONDS["incremental"], 3_000 * MERGED_SECONDS
+    first, again = 3_000 * CHANGE_SECONDS, 3_000 * AGAIN_SECONDS
+    assert once.unadjusted == pytest.approx(RUN_SECONDS + read + merged + first)
+    assert twice.unadjusted == pytest.approx(RUN_SECONDS + 2 * read + merged + first + again)
     last = {**WINDOWS, str(FACTS): Window(str(FACTS), Version("uuid", 1, 1), Version("uuid", 2, 2))}
     (of_one_commit,) = (way for way in estimates(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000)
     assert of_one_commit.merged == 0
@@ -76,6 +78,13 @@ def test_the_cheapest_way_comes_first() -> None:
     few = estimates(STATES, WINDOWS, (scan(FACTS, "delta"), scan(PLACES, "new")), 0, ())
     many = estimates(STATES, WINDOWS, (scan(FACTS, "new"),) * 4, 0, ())
     assert [found[0].way for found in (few, many)] == ["incremental", "full"]
+
+
+def test_a_row_that_is_looked_at_costs_less_than_one_that_is_computed_with() -> None:
+    found = ways(scan(FACTS, "new"))
+    looked_at = RUN_SECONDS + SCAN_SECONDS + 5_000_000 * ROW_SECONDS["incremental"]
+    assert found["incremental"].unadjusted == pytest.approx(looked_at)
+    assert ROW_SECONDS["incremental"] < ROW_SECONDS["full"]
 
 
 def test_a_way_is_put_right_by_how_long_it_took_the_last_time() -> None:

@@ -261,9 +261,11 @@ def test_from_which_part_on_everything_is_computed_is_told() -> None:
 def test_how_costs_are_estimated_is_told() -> None:
     told = section(read("docs/maintenance.md"), "## Cost")
     assert f"{cost.SCAN_SECONDS} s for each time" in told
-    assert f"{1e6 * cost.ROW_SECONDS:g} s for a million rows" in told
+    full, followed = (f"{1e6 * cost.ROW_SECONDS[way]:g}" for way in ("full", "incremental"))
+    assert f"a million rows {full} s where everything is computed, and {followed} s where" in told
     assert f"{cost.RUN_SECONDS} s for the run" in told
     assert f"{1e6 * cost.CHANGE_SECONDS:g} s more for a million changes" in told
+    assert f"{1e6 * cost.AGAIN_SECONDS:g} s for each further time" in told
     assert f"another {1e6 * cost.MERGED_SECONDS:g} s for a million changes" in told
     assert f"than {cost.MANY_SCANS} tables more" in told
     assert f"{cost.WORTH_SECONDS} s more than that" in told

@@ -38,7 +38,7 @@ SURFACE = {
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "
     "small_limit",
     "plan.configure": "KEYS configure read_size user_keys",
-    "plan.cost": "CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
+    "plan.cost": "AGAIN_SECONDS CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
     "SCAN_SECONDS WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RESTORED RUN Request SCHEMA_ONLY STARTED "
