@@ -24,7 +24,7 @@ SCAN_SECONDS = 0.25
 """Reading a source costs this much however little is read: a stage to plan, and its tasks to start."""
 
 ROW_SECONDS: Mapping[Way, float] = {"full": 1.5e-7, "incremental": 8e-8}
-"""What a row that is read costs on two cores, with all that is done to it: most are no partner of anything changed."""
+"""What a row that is read costs on two cores, with all that is done to it: less where most are only looked past."""
 
 CHANGE_SECONDS = 1.5e-6
 """What a change row costs besides: it tells what a row was and is, and what follows of it is written once more."""
@@ -66,7 +66,7 @@ class Past:
 class Estimate:
     """One way for one run: `rows` are read by `scans`, and `seconds` is what that takes, put right by earlier runs.
 
-    `changes` of the rows are change rows, and `again` those that were read before; `merged` are change rows of several
+    `changes` of the rows are change rows, and `again` those read once more; `merged` are change rows of several
     commits, which are brought together by their keys. `unadjusted` are the seconds as they follow from these alone.
     """
 
@@ -80,8 +80,7 @@ class Estimate:
 
     @property
     def unadjusted(self) -> float:
-        first = self.changes - self.again
-        of_changes = first * CHANGE_SECONDS + self.again * AGAIN_SECONDS + self.merged * MERGED_SECONDS
+        of_changes = self.changes * CHANGE_SECONDS + self.again * AGAIN_SECONDS + self.merged * MERGED_SECONDS
         return RUN_SECONDS + self.scans * SCAN_SECONDS + self.rows * ROW_SECONDS[self.way] + of_changes
 
     def describe(self) -> str:
@@ -124,22 +123,22 @@ def _full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate
 def _incremental(
     followed: Iterable[Scan], states: Mapping[str, SourceState | None], windows: Mapping[str, Window]
 ) -> Estimate:
-    scans = rows = changes = 0
-    first: dict[TableName, int] = {}
+    scans = rows = again = 0
+    changes: dict[TableName, int] = {}
     merged: dict[TableName, int] = {}
     for scan in followed:
         state, window = states[str(scan.source)], windows[str(scan.source)]
         assert state is not None
         changed = scan.reads_changes * state.rows_in(window)
         scans += scan.reads_changes + scan.reads_rows
-        changes += changed
         rows += changed + scan.reads_rows * state.rows
         if scan.reads_changes:
-            first[scan.source] = changed
+            again += changed if scan.source in changes else 0
+            changes[scan.source] = changed
             if state.kind == "changes" and state.commits_in(window) > 1:
                 merged[scan.source] = changed
-    again = changes - sum(first.values())
-    return Estimate("incremental", scans, rows, changes=changes, again=again, merged=sum(merged.values()))
+    first, several = sum(changes.values()), sum(merged.values())
+    return Estimate("incremental", scans, rows, changes=first, again=again, merged=several)
 
 
 def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:

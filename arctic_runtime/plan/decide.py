@@ -92,7 +92,7 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
     decision = _decide_state(model, last, upstreams, request, state)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    return replace(decision, ways=_ways(decision.windows, upstreams, _rows(state), _past(state)))
+    return replace(decision, ways=estimates(upstreams.states, decision.windows, None, _rows(state), _past(state)))
 
 
 def last_load(changes: ChangeTableState | None) -> Commit | None:
@@ -290,21 +290,11 @@ def _decide_state(
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     past = _past(state)
-    ways = _ways(windows, upstreams, _rows(state), past, found)
+    ways = estimates(upstreams.states, windows, found.followed, _rows(state), past)
     if model.config.refresh == "auto" and _saves_in_full(ways, found, past):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
-
-
-def _ways(
-    windows: Mapping[str, Window],
-    upstreams: Upstreams,
-    rows: int,
-    past: Iterable[Past],
-    found: Increment | None = None,
-) -> tuple[Estimate, ...]:
-    return estimates(upstreams.states, windows, found.followed if found else None, rows, past)
 
 
 def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past]) -> bool:

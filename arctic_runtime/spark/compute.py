@@ -53,6 +53,7 @@ from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
+
 ROWS_IN_ONE_PART = 100_000
 """So few rows are compared by one task: to move them so that two can do it takes longer."""
 
@@ -188,19 +189,21 @@ class Computation:
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
         count = keys.count()
+        old = self._old(keys, count)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
-        if self.model.config.refresh == "auto" and is_large and self._are_most(keys, count):
+        if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
-        return self._against(now, keys, count)
+        return self._changes(now, old)
 
-    def _are_most(self, keys: DataFrame, count: int) -> bool:
-        """Whether most rows of the table are under `keys`. Of what `having` leaves out there may be many more keys."""
+    def _are_most(self, old: DataFrame | None, count: int) -> bool:
+        """Whether `old`, the rows under `count` keys, are most of the table's: many keys may have few."""
         base = self.context.state.base
-        most = MOST_AFFECTED * base.rows if base else 0
-        found = self._old(keys, count) if count > most else None
-        return found is not None and found.count() > most
+        if old is None or base is None:
+            return False
+        most = MOST_AFFECTED * base.rows
+        return count > most and old.count() > most
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
         """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
@@ -208,17 +211,10 @@ class Computation:
         `moved` has the keys of all rows that came or went.
         """
         key = [column(part) for part in self.model.config.primary_key]
-        return self._against(came, moved.select(*key), None)
-
-    def _against(self, new: DataFrame, keys: DataFrame, count: int | None) -> Computed:
-        """Change rows from the table's rows under `keys`, by position the table's key, to `new`.
-
-        `count` is how many keys there are, if that is known.
-        """
-        return self._changes(new, self._old(keys, count))
+        return self._changes(came, self._old(moved.select(*key), None))
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
-        """The table's rows under keys."""
+        """The table's rows under `keys`, by position the table's key, of which there are `count` if that is known."""
         return current_rows(self.spark, self.model, self.context.state, self._keys(keys, count))
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:

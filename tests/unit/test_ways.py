@@ -16,8 +16,6 @@ WEEKS = "select o.id, u.id as found from ods.other as o join ods.up as u on u.id
 LARGE = reading(
     replace(a_source(1, 2), rows=900_000, key=("id",)), replace(a_source(1, 2, name=OTHER), rows=900_000, key=("id",))
 )
-
-
 MANY = (
     "select a.id, b.id as x, c.id as y, d.id as z from ods.up as a left join ods.other as b on b.id % 7 = a.id % 7 "
     "left join ods.up as c on c.id % 5 = b.id % 5 left join ods.other as d on d.id % 3 = c.id % 3"
