@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
@@ -17,6 +17,7 @@ from arctic_runtime.plan.incremental.outline import outline
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
+from arctic_runtime.plan.incremental.shared import Shared, shared
 from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
@@ -43,6 +44,8 @@ READ_AGAIN = 30_000_000
 """Where terms of a plan read so many rows of a source that another has read, what all of them need is read once."""
 LAID_OVER_ROWS = 3_000_000
 """Of a table with more rows, and changes that are not merged, a plan's rows are found before changes are laid over."""
+WITNESS_TIMES = 3
+"""A table is read to see which of many changes matter if the one that changed has at least so many times its rows."""
 CHANGELOG = "arctic.changelog"
 """In the summary of a commit whose change rows do not tell what rows were before."""
 MOST_COMPARED = 1_000_000
@@ -69,7 +72,7 @@ class Increment:
     """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
 
     `tree` is the query itself, of which `changed` is what has changed; its columns have the `types` that are known. The
-    maintenance reads the `slices`, in whose order they are made.
+    maintenance reads the `slices`, in whose order they are made, and both read what is `shared`.
     """
 
     maintenance: Maintenance
@@ -78,6 +81,7 @@ class Increment:
     tree: Node
     changed: frozenset[TableName]
     slices: tuple[Slice, ...] = ()
+    shared: tuple[Shared, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -102,7 +106,8 @@ class Increment:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
         trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
-        read = (*trees, *(tree for part in self.slices for tree in (part.whole, *part.trees)))
+        parts = (tree for part in self.slices for tree in (part.whole, *part.trees))
+        read = (*trees, *parts, *(one.rows for one in self.shared))
         return tuple(scan for tree in read for scan in scans(tree))
 
     def reads(self, upstreams: Upstreams) -> int:
@@ -118,8 +123,13 @@ class Increment:
 
     def read_slices(self, trees: Iterable[Node]) -> tuple[Slice, ...]:
         """The slices where some of these trees read any."""
-        given = {node.name for tree in trees for node in walk(tree) if isinstance(node, Given)}
+        given = _given(trees)
         return self.slices if any(given & set(part.images.values()) for part in self.slices) else ()
+
+    def read_shared(self, trees: Iterable[Node]) -> tuple[Shared, ...]:
+        """Of what is shared that which some of these trees read."""
+        given = _given(trees)
+        return tuple(one for one in self.shared if one.name in given)
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -145,17 +155,26 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
             _check_cost(model, state, window)
     _check_images(scans(analysed.tree), upstreams, sources)
     facts = replace(
-        _facts(model, upstreams, analysed, rows), paired=_paired(upstreams, changed), small=_small(upstreams)
+        _facts(model, upstreams, analysed, rows),
+        paired=_paired(upstreams, changed),
+        small=_small(upstreams),
+        worth=_worth(upstreams, changed),
     )
-    maintenance, slices = _sliced(maintain(analysed.tree, key, sources, facts), upstreams, windows)
-    return Increment(maintenance, analysed.outputs, key, analysed.tree, sources, slices, analysed.types)
+    maintenance = maintain(analysed.tree, key, sources, facts)
+    tree, told = shared(_following(maintenance))
+    tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows)
+    kept = _following_by(maintenance, tree)
+    return Increment(kept, analysed.outputs, key, analysed.tree, sources, slices, told, analysed.types)
+
+
+def _given(trees: Iterable[Node]) -> set[str]:
+    return {node.name for tree in trees for node in walk(tree) if isinstance(node, Given)}
 
 
 def _sliced(
-    maintenance: Maintenance, upstreams: Upstreams, windows: Mapping[str, Window]
-) -> tuple[Maintenance, tuple[Slice, ...]]:
+    tree: Node, few: Collection[str], upstreams: Upstreams, windows: Mapping[str, Window]
+) -> tuple[Node, tuple[Slice, ...]]:
     """The same, over parts of sources of which that saves much, the largest first."""
-    tree = _following(maintenance)
     read = [scan for scan in scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
@@ -166,8 +185,8 @@ def _sliced(
         is_laid_over = state.rows > LAID_OVER_ROWS and state.unmerged_at(windows[str(source)].end) > 0
         if again > READ_AGAIN or is_laid_over:
             saved[source] = again + is_laid_over * state.rows
-    (found,), slices = sliced((tree,), sorted(saved, key=lambda source: -saved[source]))
-    return _following_by(maintenance, found), slices
+    (found,), slices = sliced((tree,), sorted(saved, key=lambda source: -saved[source]), few)
+    return found, slices
 
 
 def _following(maintenance: Maintenance) -> Node:
@@ -198,7 +217,8 @@ def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
 def without_totals(increment: Increment) -> Increment | None:
     """The same, where totals turn out to be none that can be added up; None if then everything has to be computed."""
     try:
-        return replace(increment, maintenance=maintain(increment.tree, increment.key, increment.changed), slices=())
+        found = maintain(increment.tree, increment.key, increment.changed)
+        return replace(increment, maintenance=found, slices=(), shared=())
     except NotMaintained:
         return None
 
@@ -261,6 +281,17 @@ def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableN
 
 def _small(upstreams: Upstreams) -> frozenset[TableName]:
     return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= PAIRED_ROWS)
+
+
+def _worth(upstreams: Upstreams, changed: Iterable[Window]) -> dict[TableName, frozenset[TableName]]:
+    """The tables that are read to leave out some of many changes of another, which has far more rows."""
+    states = [state for state in upstreams.states.values() if state]
+    found = ((upstreams.states[window.upstream], window) for window in changed)
+    return {
+        state.name: frozenset(other.name for other in states if other.rows * WITNESS_TIMES <= state.rows)
+        for state, window in found
+        if state and state.rows_in(window) > FEW_ROWS
+    }
 
 
 def _output(analysed: Analysed, wanted: str) -> str:

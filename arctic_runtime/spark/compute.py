@@ -23,6 +23,7 @@ from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, i
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
+from arctic_runtime.plan.incremental.shared import Shared
 from arctic_runtime.plan.incremental.slices import Slice
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
@@ -94,6 +95,7 @@ class Computation:
     schema_only: bool = False
     _held: list[DataFrame] = field(default_factory=list)
     _sliced: list[Slice] = field(default_factory=list)
+    _told: list[Shared] = field(default_factory=list)
 
     @property
     def model(self) -> Model:
@@ -164,7 +166,11 @@ class Computation:
         """Makes the views that trees read. Parts of sources are made once, and their views stay as they are."""
         parts = increment.read_slices(trees)
         needed = (*trees, *(tree for part in parts for tree in part.trees))
+        told = [one for one in increment.read_shared(needed) if one not in self._told]
+        needed = (*needed, *(one.rows for one in told))
         increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold)
+        increments.share(self.spark, told, self._hold)
+        self._told.extend(told)
         if not self._sliced:
             slices.register(self.spark, parts, self.upstreams, self.decision.windows, self._hold)
             self._sliced.extend(parts)

@@ -12,6 +12,7 @@ from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.bounds import joined
 from arctic_runtime.plan.incremental.maintain import AFFECTED
 from arctic_runtime.plan.incremental.render import render
+from arctic_runtime.plan.incremental.shared import Shared
 from arctic_runtime.plan.incremental.tree import (
     HAS_AFTER,
     HAS_BEFORE,
@@ -50,6 +51,14 @@ def register_images(
         assert state is not None
         found = [scan for scan in read if scan.source == source]
         images.register(spark, found, state, windows[str(source)], asked, hold)
+
+
+def share(spark: SparkSession, values: Iterable[Shared], hold: Hold) -> None:
+    """Makes the temporary views of values that trees read, computed at once, so that Spark knows how few they are."""
+    for one in values:
+        rows = hold(spark.sql(render(one.rows)).distinct())
+        rows.count()
+        rows.createOrReplaceTempView(name(one.name))
 
 
 def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:

@@ -68,13 +68,13 @@ def register(
 
 def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
     """What is wanted, together where it is looked for by the same columns."""
-    together: dict[tuple[tuple[str, ...], bool], list[DataFrame]] = {}
+    together: dict[tuple[str, ...], list[Wanted]] = {}
     for one in wanted:
-        together.setdefault((one.fields, one.null_safe), []).append(spark.sql(render(one.values)))
-    for (fields, null_safe), found in together.items():
-        values = reduce(DataFrame.unionAll, found).distinct()
+        together.setdefault(one.fields, []).append(one)
+    for fields, found in together.items():
+        values = reduce(DataFrame.unionAll, [spark.sql(render(one.values)) for one in found]).distinct()
         values = hold(values.select(*as_key(values.columns)))
-        yield _Sought(fields, null_safe, values, values.count())
+        yield _Sought(fields, any(one.null_safe for one in found), values, values.count())
 
 
 def _held(rows: DataFrame, fields: Iterable[str], sought: Sequence[_Sought], hold: Hold) -> DataFrame:

@@ -157,6 +157,8 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
             monkeypatch.setattr(module, bound, 0)
     if request.param == "huge":
         monkeypatch.setattr(increment, "READ_AGAIN", -1)
+        monkeypatch.setattr(increment, "FEW_ROWS", -1)
+        monkeypatch.setattr(increment, "WITNESS_TIMES", 0)
     return str(request.param)
 
 
@@ -209,6 +211,37 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(
         assert plan is not None
         assert {part.source.name for part in plan.slices} == {"orders", "customers"}
         assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe()
+        assert lake.run(model).mode == "incremental"
+        assert lake.broken(model) == []
+
+
+BELOW_MOST = """
+    select c.city, count(*) as n, sum(o.amount) as amount
+    from {orders} o join {customers} c on c.customer = o.customer
+    where c.city = 'x' and o.amount < (select max(p.amount) from {orders} p where p.customer = c.customer)
+    group by c.city
+"""
+
+
+@pytest.mark.parametrize("read_again", [-1, increment.READ_AGAIN])
+def test_changes_that_no_filtered_partner_has_are_left_out(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, read_again: int
+) -> None:
+    """What several terms ask the filtered table is told once, before the part of another that is read by it."""
+    monkeypatch.setattr(increment, "FEW_ROWS", -1)
+    monkeypatch.setattr(increment, "WITNESS_TIMES", 0)
+    monkeypatch.setattr(increment, "READ_AGAIN", read_again)
+    shop = Shop(lake, random.Random(3))
+    shop.batch(40)
+    tables = {name: lake.sql_name(name) for name in ("orders", "customers")}
+    model = lake.model("below", BELOW_MOST.format(**tables), primary_key="city", refresh="strict")
+    lake.run(model)
+    for commits in (1, 2):
+        shop.batch(8, commits)
+        plan = lake.make_run(model).look().decision.increment
+        assert plan is not None
+        assert plan.shared
+        assert bool(plan.slices) == (read_again < 0)
         assert lake.run(model).mode == "incremental"
         assert lake.broken(model) == []
 

@@ -252,10 +252,12 @@ def test_every_way_to_refresh_is_explained() -> None:
 def test_from_which_part_on_everything_is_computed_is_told() -> None:
     assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
     assert increment.LARGE_SOURCES == 1_000_000
+    assert increment.WITNESS_TIMES == 3
     for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
         told = " ".join(read(page).split())
         for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
             assert re.search(part, told), (page, part)
+    assert "no more than a third of the rows" in " ".join(read("docs/maintenance.md").split())
 
 
 def test_how_costs_are_estimated_is_told() -> None:

@@ -46,7 +46,7 @@ SURFACE = {
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
-    "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams analysis check_maintained increment is_appended "
+    "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
     "is_keyed tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
@@ -58,6 +58,7 @@ SURFACE = {
     "plan.incremental.refusal": "NotMaintained",
     "plan.incremental.render": "input_name query render",
     "plan.incremental.repeatable": "is_repeatable",
+    "plan.incremental.shared": "Shared shared",
     "plan.incremental.slices": "Slice Wanted sliced",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "

@@ -18,11 +18,13 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import (
     CHANGELOG,
+    FEW_ROWS,
     LAID_OVER_ROWS,
     MOST_CHANGED,
     MOST_COMPARED,
     PAIRED_ROWS,
     READ_AGAIN,
+    WITNESS_TIMES,
     Increment,
     Upstreams,
     analysis,
@@ -33,6 +35,7 @@ from arctic_runtime.plan.increment import (
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.tree import scans
 
 TABLE = TableName("lake", "dwd", "orders")
 UP, OTHER = TableName("lake", "ods", "up"), TableName("lake", "ods", "other")
@@ -333,6 +336,23 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
 
 
 @pytest.mark.parametrize(
+    ("changed", "rows", "is_asked"),
+    [(FEW_ROWS + 1, 40_000, True), (FEW_ROWS, 40_000, False), (FEW_ROWS + 1, 40_001, False)],
+)
+def test_a_filtered_table_is_asked_which_of_many_changes_matter_if_it_is_smaller_by_far(
+    changed: int, rows: int, is_asked: bool
+) -> None:
+    source = a_source(rows=40_000 * WITNESS_TIMES)
+    up = keyed(replace(source, commits=(source.commits[0], replace(source.commits[1], rows=changed))))
+    other = keyed(a_source((1,), OTHER, rows=rows))
+    sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
+    found = planned(a_model(sql, ("place",)), up, other)
+    assert isinstance(found.maintenance, Units)
+    asked = [scan.source for scan in scans(found.maintenance.affected)]
+    assert asked == ([UP, OTHER] if is_asked else [UP])
+
+
+@pytest.mark.parametrize(
     ("rows", "merged", "is_sliced"),
     [(LAID_OVER_ROWS, 1, False), (LAID_OVER_ROWS + 1, 1, True), (LAID_OVER_ROWS + 1, 2, False)],
 )
@@ -365,7 +385,7 @@ def test_no_windows_need_no_plan() -> None:
 
 def test_a_plan_can_be_told_to_programs() -> None:
     told = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
-    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices", "types"}
+    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices", "shared", "types"}
 
 
 @settings(max_examples=25, deadline=None)

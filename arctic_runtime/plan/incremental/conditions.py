@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.expressions import column, used
+from arctic_runtime.plan.incremental.expressions import Form, column, form, used
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,38 @@ def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
     if len(found) < 2:
         return found[0] if found else None
     return exp.and_(*found)
+
+
+def factored(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+    """The conjuncts, where what all branches of an OR have in common is one of its own: `a and b or a and c`."""
+    return tuple(part for found in conjuncts(condition) for part in _factored(found))
+
+
+def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    branches = [{form(part): part for part in conjuncts(branch)} for branch in _disjuncts(condition)]
+    common = set[Form](branches[0]).intersection(*branches)
+    if len(branches) < 2 or not common:
+        return (condition,)
+    rests = [conjunction(part for made, part in branch.items() if made not in common) for branch in branches]
+    shared = tuple(part for made, part in branches[0].items() if made in common)
+    kept = [rest for rest in rests if rest is not None]
+    return shared if len(kept) < len(rests) else (*shared, exp.or_(*kept))
+
+
+def implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
+    """What an OR says of some columns alone, where each of its branches says something of them; None else."""
+    told = [
+        conjunction(part for part in conjuncts(branch) if used(part) and set(names).issuperset(used(part)))
+        for branch in _disjuncts(condition)
+    ]
+    kept = [part for part in told if part is not None]
+    return exp.or_(*kept) if len(kept) == len(told) > 1 else None
+
+
+def _disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    """The parts of which one at least has to be true."""
+    bare = condition.unnest()
+    return (*_disjuncts(bare.left), *_disjuncts(bare.right)) if isinstance(bare, exp.Or) else (bare,)
 
 
 def equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:

@@ -13,6 +13,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import changes, present
+from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
 from arctic_runtime.plan.incremental.totals import Totals, totals
 from arctic_runtime.plan.incremental.tree import Distinct, Filter, Given, Join, Node, Project, Scan, SemiJoin
 from arctic_runtime.plan.incremental.unique import is_unique
@@ -49,12 +50,14 @@ class Facts:
 
     `paired` are the sources whose log tells what each changed row was before, `small` those that cost little to read
     twice, and `few_rows` says that the result has so few rows that totals of all its groups cost little to keep.
+    `worth` tells of each source that has changed which others are worth reading to leave out changes without partners.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
     paired: frozenset[TableName] = frozenset()
     small: frozenset[TableName] = frozenset()
     few_rows: bool = False
+    worth: Worth = field(default_factory=lambda: NOTHING_WORTH)
 
 
 def maintain(
@@ -70,7 +73,7 @@ def maintain(
         raise NotMaintained("NOTHING_NEW", "none of the tables that it reads has changed")
     found = pushed_down(tree)
     known = facts or Facts()
-    added = totals(found, key, changed, known.types) if known.few_rows else None
+    added = totals(found, key, changed, known.types, known.worth) if known.few_rows else None
     if added is not None:
         return added
     _refuse(key)
@@ -80,8 +83,8 @@ def maintain(
     for node in changing(found, changed):
         _refuse_everything(node, changed)
     if all(_is_linear(node) for node in changing(found, changed)) and is_unique(found, key):
-        return Deltas(present(delta(found, changed)))
-    affected = present(touched(found, key, changed))
+        return Deltas(present(delta(found, changed, known.worth)))
+    affected = present(touched(reduced(found, known.worth), key, changed, known.worth))
     return Units(Distinct(affected), restrict(found, key, Given(AFFECTED, key)))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.conditions import conjunction, conjuncts, replaced
+from arctic_runtime.plan.incremental.conditions import conjunction, factored, implied, replaced
 from arctic_runtime.plan.incremental.expressions import used
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
@@ -39,7 +39,7 @@ def _under(node: Node, conditions: _Conditions) -> Node:
     """The node's rows for which the conditions are true."""
     match node:
         case Filter(child=child, condition=condition):
-            return _under(child, (*conjuncts(condition), *conditions))
+            return _under(child, (*factored(condition), *conditions))
         case Project(child=child, expressions=expressions):
             inner = tuple(replaced(part, dict(expressions)) for part in conditions)
             return replace(node, child=_under(child, inner))
@@ -69,16 +69,16 @@ def _under_join(node: Join, conditions: _Conditions) -> Node:
         return _filtered(map_children(node, pushed_down), conditions)
     if node.kind == "left":
         left, rest = _split(conditions, columns(node.left))
-        right, on = _split(conjuncts(node.on), columns(node.right))
+        right, on = _split(factored(node.on), columns(node.right))
         return _filtered(_joined(node, left, right, on), rest)
-    left, others = _split((*conjuncts(node.on), *conditions), columns(node.left))
+    left, others = _split((*factored(node.on), *conditions), columns(node.left))
     right, on = _split(others, columns(node.right))
     return _joined(node, left, right, on)
 
 
 def _under_semi_join(node: SemiJoin, conditions: _Conditions) -> Node:
     left, rest = _split(conditions, columns(node.left))
-    right, on = _split(conjuncts(node.on), columns(node.right))
+    right, on = _split(factored(node.on), columns(node.right))
     if node.kind == "semi":
         more, on = _split(on, columns(node.left))
         left = (*left, *more)
@@ -90,12 +90,20 @@ def _joined(node: Join | SemiJoin, left: _Conditions, right: _Conditions, on: _C
 
 
 def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
-    """Those that read only allowed columns, and the others; one that reads none stays where it is."""
+    """Those that read only allowed columns, with what others imply of these, and the others.
+
+    A condition that reads no column stays where it is.
+    """
     inside: list[exp.Expr] = []
     others: list[exp.Expr] = []
     for part in conditions:
         read = used(part)
-        (inside if read and set(allowed).issuperset(read) else others).append(part)
+        is_inside = read and set(allowed).issuperset(read)
+        told = part if is_inside else implied(part, allowed)
+        if told is not None:
+            inside.append(told)
+        if not is_inside:
+            others.append(part)
     return tuple(inside), tuple(others)
 
 

@@ -99,41 +99,50 @@ class Slice:
         return made if self.changes is None else (*made, self.changes)
 
 
-def sliced(trees: Sequence[Node], sources: Iterable[TableName]) -> tuple[tuple[Node, ...], tuple[Slice, ...]]:
+def sliced(
+    trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
+) -> tuple[tuple[Node, ...], tuple[Slice, ...]]:
     """The trees over parts of those of the `sources` of which they need no more, and these parts.
 
-    A part may be read to make a later one.
+    A part may be read to make a later one. What is given to the trees under the names `few` are about as many rows as
+    have changed.
     """
     found: list[Slice] = []
     for source in sources:
-        made = _slices(trees, source, found)
+        known = frozenset(few).union(*(part.images.values() for part in found))
+        made = _slices(trees, source, known, len(found))
         if made:
             trees = [made[-1].over(tree) for tree in trees]
             found.extend(made)
     return tuple(trees), tuple(found)
 
 
-def _slices(trees: Sequence[Node], source: TableName, few: Sequence[Slice], depth: int = 1) -> tuple[Slice, ...]:
-    """The part of a source, after the one that tells what is wanted of it where that takes another look at it."""
+def _slices(
+    trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
+) -> tuple[Slice, ...]:
+    """The part of a source, after the one that tells what is wanted of it where that takes another look at it.
+
+    They are numbered from `first` on.
+    """
     found = _wanted(trees, source, few)
     if not found:
         return ()
     again = [one.values for one in found if _read(one.values, source)]
-    helpers = _slices(again, source, few, depth + 1) if again and depth < _MOST_LOOKS else ()
+    helpers = _slices(again, source, few, first, depth + 1) if again and depth < _MOST_LOOKS else ()
     if again and not helpers:
         return ()
     if helpers:
         found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
     read = tuple(scan for tree in trees for scan in _read(tree, source))
-    return (*helpers, Slice(source, f"__arctic_part_{len(few) + len(helpers)}", found, read))
+    return (*helpers, Slice(source, f"__arctic_part_{first + len(helpers)}", found, read))
 
 
-def _wanted(trees: Iterable[Node], source: TableName, few: Iterable[Slice]) -> tuple[Wanted, ...] | None:
+def _wanted(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Wanted, ...] | None:
     """Which rows of a source, of any image of it, the trees can need; None if they can need all.
 
-    The parts `few` hold no more than what has changed and its partners.
+    What is given under the names `few` holds no more than what has changed and its partners.
     """
-    asked = _Asked(source, frozenset(name for part in few for name in part.images.values()))
+    asked = _Asked(source, few)
     try:
         for tree in trees:
             asked.visit(tree, ())
@@ -199,14 +208,19 @@ class _Asked:
                 assert_never(node)
 
     def _note(self, node: Scan, sought: _Soughts) -> None:
-        """Takes what is read most easily. By a source's key it finds no more rows than there are values."""
+        """Takes what is read most easily.
+
+        By a source's key it finds no more rows than there are values, so more values do no harm; nor do they where the
+        source itself would be read to tell them.
+        """
         if not sought:
             raise _AllOfIt
         fields = dict(node.fields)
-        is_key = [set(node.key or ()) == set(one.columns) for one in sought]
         ways = [
-            self._wider(one.values, columns(one.values)) if keyed else one.values
-            for one, keyed in zip(sought, is_key, strict=True)
+            self._wider(one.values, columns(one.values))
+            if set(node.key or ()) == set(one.columns) or _read(one.values, self.source)
+            else one.values
+            for one in sought
         ]
         values, best = min(zip(ways, sought, strict=True), key=lambda way: self._cost(way[0]))
         self.found.append(Wanted(tuple(fields[name] for name in best.columns), values, best.null_safe))
@@ -268,12 +282,15 @@ class _Asked:
                 assert_never(node)
 
     def _wider(self, node: Node, names: tuple[str, ...]) -> Node:
-        """The values of some columns and perhaps more, of a side of a join alone where that side is small itself."""
+        """The values of some columns and perhaps more, told by one small side of a join where that side has them."""
         match node:
             case Project(child=child, expressions=expressions) if set(names) <= set(plain(expressions)):
                 inner = plain(expressions)
                 below = self._wider(child, tuple(dict.fromkeys(inner[name] for name in names)))
                 return project(below, [(name, column(inner[name])) for name in names])
+            case SemiJoin(kind="semi") if set(names) <= (asked := self._asked(node)).keys():
+                below = self._wider(node.right, tuple(dict.fromkeys(asked[name] for name in names)))
+                return project(below, [(name, column(asked[name])) for name in names])
             case Join() | SemiJoin():
                 sides = (node.left, node.right) if node.kind == "inner" else (node.left,)
                 alone = (side for side in sides if self.is_small(side) and set(names) <= set(columns(side)))
@@ -283,8 +300,17 @@ class _Asked:
                 places = [node.names.index(name) for name in names]
                 at = (tuple(columns(part)[place] for place in places) for part in inputs)
                 return UnionAll(tuple(map(self._wider, inputs, at)), names)
+            case Aggregate(child=child, keys=keys) if set(names) <= set(keys):
+                return self._wider(child, names)
             case _:
                 return select(node, names)
+
+    def _asked(self, node: SemiJoin) -> dict[str, str]:
+        """The columns whose values all are among those of a column on the right, where that side alone is small."""
+        if self.is_small(node.left) or not self.is_small(node.right):
+            return {}
+        pairs = equalities(node.on, columns(node.left), columns(node.right))
+        return {pair.left: pair.right for pair in pairs}
 
 
 def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:

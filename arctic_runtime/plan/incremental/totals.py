@@ -25,6 +25,7 @@ from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import changes, present, project, signed
+from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
 from arctic_runtime.plan.incremental.tree import (
     WEIGHT,
     Aggregate,
@@ -83,7 +84,13 @@ class Totals:
         return _replaced(self.result, given, replace(given, name=name))
 
 
-def totals(tree: Node, key: tuple[str, ...], changed: frozenset[TableName], types: Mapping[str, str]) -> Totals | None:
+def totals(
+    tree: Node,
+    key: tuple[str, ...],
+    changed: frozenset[TableName],
+    types: Mapping[str, str],
+    worth: Worth = NOTHING_WORTH,
+) -> Totals | None:
     """Plans the maintenance of a result by its groups' totals; None where its rows do not follow from those.
 
     A sum of values whose type is not known is taken to be exact, so whoever keeps its total looks at the type that it
@@ -95,7 +102,8 @@ def totals(tree: Node, key: tuple[str, ...], changed: frozenset[TableName], type
     groups = Aggregate(found.child, columns(found), ()) if isinstance(found, Distinct) else found
     if any(why_all(node, changed) for node in changing(groups.child, changed)):
         return None
-    plan = _planned(tree, found, groups, changed, types)
+    moved = reduced(groups.child, worth)
+    plan = _planned(tree, found, groups, present(delta(moved, changed, worth)), types)
     if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
         return None
     return plan
@@ -127,9 +135,7 @@ def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Di
     return None if changes(other, changed) else _changed_groups(one, changed)
 
 
-def _planned(
-    tree: Node, found: Node, groups: Aggregate, changed: frozenset[TableName], types: Mapping[str, str]
-) -> Totals | None:
+def _planned(tree: Node, found: Node, groups: Aggregate, moved: Node, types: Mapping[str, str]) -> Totals | None:
     kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
     values = [(name, total(call, kept)) for name, call in groups.aggregates]
     made = tuple((name, value) for name, value in values if value is not None)
@@ -143,7 +149,7 @@ def _planned(
         keys=groups.keys,
         names=names,
         state=state,
-        moved=_moved(present(delta(groups.child, changed)), groups.keys, kept),
+        moved=_moved(moved, groups.keys, kept),
         again=restrict(state, groups.keys, Given(LOST, groups.keys)) if groups.keys else state,
         result=_replaced(tree, found, shown),
         extremes=extremes,

@@ -11,6 +11,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.rules.witness import Worth
 from arctic_runtime.plan.incremental.totals import Totals
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
@@ -33,6 +34,7 @@ from tests.unit.incremental.trees import (
     HEAP,
     ONE,
     SEEDS,
+    SOURCES,
     TWO,
     Bag,
     Case,
@@ -54,6 +56,7 @@ NO_EQUALITY = condition("`l.a` < `r.b`")
 COUNT = (("n", condition("count(*)")),)
 ONE_ROW = Filter(ONE.scan("o"), condition("`o.id` = 1"))
 FULL = Join("full", H, R, condition("`h.a` = `r.id`"))
+ALL_WORTH = {source.name: frozenset(other.name for other in SOURCES) for source in SOURCES}
 RANK = (("rank", condition("row_number() over (partition by `l.a` order by `l.id`)")),)
 
 
@@ -80,13 +83,16 @@ def maintained(case: Case, key: tuple[str, ...], plan: Maintenance) -> Bag:
     return case.rows(plan.new) + type(case.old)(kept)
 
 
+@pytest.mark.parametrize("worth", [{}, ALL_WORTH], ids=["", "by witnesses"])
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_old_result_becomes_the_new_one(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
+def test_the_old_result_becomes_the_new_one(
+    con: duckdb.DuckDBPyConnection, seed: int, linear: bool, worth: Worth
+) -> None:
     for case in cases(con, seed, linear):
         key = case.random.choice([*map(tuple, unique_keys(case.tree)), case.names()])
         try:
-            plan = maintain(case.tree, key, case.changed)
+            plan = maintain(case.tree, key, case.changed, Facts(worth=worth))
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED", "ONE_ROW")  # noqa: PT017
             assert (refused.reason == "NOTHING_NEW") == (not case.changed)  # noqa: PT017

@@ -11,10 +11,13 @@ import pytest
 from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.rules.apply import delta, either, touched
 from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.witness import reduced
 from arctic_runtime.plan.incremental.tree import WEIGHT, Given, columns
 from arctic_runtime.plan.incremental.unique import is_unique, unique_keys
 from tests.unit.incremental import duck
-from tests.unit.incremental.trees import SEEDS, cases, given, netted, picked
+from tests.unit.incremental.trees import SEEDS, SOURCES, cases, given, netted, picked
+
+ALL_WORTH = {source.name: frozenset(other.name for other in SOURCES) for source in SOURCES}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,16 @@ def test_touched_has_the_values_of_all_rows_that_came_or_went(con: duckdb.DuckDB
         assert (found is None) == (not case.changed)
         assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
         assert found is None or columns(found) == names
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_touched_has_them_too_without_what_no_partner_has(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+    for case in cases(con, seed):
+        names = case.names()
+        tree = reduced(pushed_down(case.tree), ALL_WORTH)
+        assert case.rows(tree) == case.new, case.tree
+        found = touched(tree, names, case.changed, ALL_WORTH)
+        assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
 
 
 @pytest.mark.parametrize("seed", SEEDS)

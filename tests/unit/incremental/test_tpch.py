@@ -186,7 +186,9 @@ def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str, few_rows: bool
     analysed = analyse(parsed.sql(dialect="spark"), _relations(con), {}, CATALOG, SCHEMA)
     if few_rows and number in ADDED_UP:
         _average_exactly(parsed)
-    facts = Facts(types=analysed.types, few_rows=few_rows)
+    tables = frozenset(TableName(CATALOG, SCHEMA, table) for table in KEYS)
+    worth = dict.fromkeys(tables, tables) if few_rows else {}
+    facts = Facts(types=analysed.types, few_rows=few_rows, worth=worth)
     outputs = dict(analysed.outputs)
     key = tuple(outputs[name] for name in RESULT_KEYS.get(number, "").split())
     found = Kept(number, parsed.sql(dialect="duckdb"), analysed, facts, key)

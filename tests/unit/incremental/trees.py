@@ -359,9 +359,16 @@ class Trees:
             lambda: exp.Is(this=one, expression=exp.null()),
             lambda: exp.or_(exp.LT(this=one, expression=other), exp.Is(this=other, expression=exp.null())),
             lambda: exp.GT(this=self._expression(node), expression=exp.Literal.number(0)),
+            lambda: self._either(node),
         )
         found = self.random.choice(makers)()
         return exp.and_(found, self._condition(node)) if self.random.random() < 0.2 else found
+
+    def _either(self, node: Node) -> exp.Expr:
+        """An OR of ANDs, which may have a part in common."""
+        shared = self.random.choice([self._condition(node), None])
+        branches = [exp.and_(self._condition(node), shared or self._condition(node)) for _ in range(2)]
+        return exp.or_(*branches)
 
     def _on(self, left: Node, right: Node) -> exp.Expr | None:
         one, other = self._column(left), self._column(right)
@@ -374,6 +381,7 @@ class Trees:
             lambda: exp.and_(equal, exp.LTE(this=self._column(left), expression=self._column(right))),
             lambda: exp.and_(equal, self._condition(right)),
             lambda: exp.and_(equal, self._condition(left)),
+            lambda: exp.or_(exp.and_(equal, self._condition(left)), exp.and_(equal, self._condition(right))),
             lambda: exp.NullSafeEQ(this=one, expression=other),
             lambda: exp.EQ(this=exp.Coalesce(this=one, expressions=[]), expression=other),
             lambda: exp.EQ(this=self._expression(left), expression=self._expression(right)),

@@ -12,6 +12,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules import aggregate, join, project, scan, semi, sets, window
 from arctic_runtime.plan.incremental.rules.inputs import Names
 from arctic_runtime.plan.incremental.rules.terms import changes, present, select
+from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
     Distinct,
@@ -31,25 +32,25 @@ from arctic_runtime.plan.incremental.tree import (
 )
 
 
-def delta(node: Node, changed: frozenset[TableName]) -> Node | None:
+def delta(node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH) -> Node | None:
     """What came (+1) and went (-1): a tree with the node's columns and WEIGHT; None where nothing it reads changed.
 
     For each row, all columns together, the weights add up to its copies in the new result less those in the old.
     """
-    return _Applied(changed).delta(node)
+    return _Applied(changed, worth).delta(node)
 
 
-def touched(node: Node, names: Names, changed: frozenset[TableName]) -> Node | None:
+def touched(node: Node, names: Names, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH) -> Node | None:
     """The values that rows which came or went have in `names`; None where nothing that the tree reads changed.
 
     There may be more, and each any number of times: what is cheap to find counts, not how few there are.
     """
-    return _Applied(changed).touched(node, names)
+    return _Applied(changed, worth).touched(node, names)
 
 
 def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
     """The values that rows of the old or the new result have in `names`, and perhaps more."""
-    return _Applied(changed).either(node, names)
+    return _Applied(changed, NOTHING_WORTH).either(node, names)
 
 
 MOST_SCANS = 500
@@ -66,6 +67,7 @@ class _Applied:
     """
 
     changed: frozenset[TableName]
+    worth: Worth
     answers: dict[_Question, tuple[Node, Node | None]] = field(default_factory=dict, repr=False)
     sizes: dict[int, tuple[Node, int]] = field(default_factory=dict, repr=False)
 

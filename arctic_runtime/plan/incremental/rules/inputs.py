@@ -7,6 +7,7 @@ from typing import Protocol
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import at, changes, present, select, signed, union, weighted
+from arctic_runtime.plan.incremental.rules.witness import Worth
 from arctic_runtime.plan.incremental.tree import Node, columns
 
 Names = tuple[str, ...]
@@ -17,6 +18,9 @@ class Inputs(Protocol):
 
     @property
     def changed(self) -> frozenset[TableName]: ...
+
+    @property
+    def worth(self) -> Worth: ...
 
     def delta(self, node: Node) -> Node | None:
         """What came and went, exactly."""

@@ -40,7 +40,7 @@ def touched(node: Join, names: Names, of: Inputs) -> Node:
         return present(of.touched(halves(node), names))
     terms: list[Node] = []
     if has_changes(node.left, of):
-        terms.append(touched_by(node.left, node.right, node.on, names, of, _outer(node, names)))
+        terms.append(touched_by(node.left, node.right, node.on, names, of, node.kind == "left"))
     if has_changes(node.right, of):
         terms.append(touched_by(node.right, node.left, node.on, names, of))
     return _or_alone(present(union(terms, names)), node, names)

@@ -7,23 +7,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links
+from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, links, same
 from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.rules.free import free
 from arctic_runtime.plan.incremental.rules.inputs import Inputs, Names, new, old, some
-from arctic_runtime.plan.incremental.rules.restrict import restrict
-from arctic_runtime.plan.incremental.rules.terms import present, project, select, signed
-from arctic_runtime.plan.incremental.tree import (
-    Aggregate,
-    Distinct,
-    Join,
-    Node,
-    SemiJoin,
-    SetOperation,
-    Window,
-    columns,
-    walk,
-)
+from arctic_runtime.plan.incremental.rules.restrict import is_whole, restrict
+from arctic_runtime.plan.incremental.rules.terms import present, project, rename, select, signed
+from arctic_runtime.plan.incremental.rules.witness import witness
+from arctic_runtime.plan.incremental.tree import Join, Node, SemiJoin, columns
 
 
 def _affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> Node:
@@ -74,11 +65,12 @@ def touched_by(
     """Columns of the pairs whose row on one side changed, and of rows of that side without a partner if `keeps_alone`.
 
     Where that side has all these columns, or columns that they equal, its changes alone tell their values; that may be
-    more than there are pairs, but the other side is not read.
+    more than there are pairs, but the other side is not read, or no more of it than a witness.
     """
     stands_for = expressible(side, other, on)
     if set(names) <= set(stands_for):
-        below = present(of.touched(side, _once(stands_for[name] for name in names)))
+        own = _once(stands_for[name] for name in names)
+        below = present(of.touched(side, own)) if keeps_alone else with_partners(side, other, on, own, of)
         return project(below, [(name, column(stands_for[name])) for name in names])
     link = _linking(on, side, _own(side, names), other, _own(other, names))
     changed = _own(side, (*names, *used(link)))
@@ -94,6 +86,24 @@ def touched_by(
     return select(Join("inner", rows, rest, link), names)
 
 
+def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, of: Inputs) -> Node:
+    """The values that changed rows of one side have in `names`, without some of those that have no partner."""
+    found = witness(side, other, on, of.worth)
+    if found is None or found.column not in free(side, names):
+        return present(of.touched(side, names))
+    rows = present(of.touched(side, _once((*names, found.column))))
+    seen = rename(of.either(found.rows, (found.other,)), (_SEEN,))
+    return select(SemiJoin("semi", rows, seen, same(found.column, _SEEN, found.null_safe)), names)
+
+
+_SEEN = "__arctic_seen"
+
+
+def is_narrowed(node: Node) -> bool:
+    """Whether these are values without some of those that have no partner, as `with_partners` finds them."""
+    return isinstance(node, SemiJoin) and columns(node.right) == (_SEEN,)
+
+
 def within(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
     """One side of a join as far as the rows that it is joined to can have partners there.
 
@@ -101,13 +111,10 @@ def within(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names],
     and sets they would compute for all rows first.
     """
     pairs = equalities(on, columns(node), columns(other))
-    if not pairs or not any(isinstance(part, _WHOLE) for part in walk(node)):
+    if not pairs or not is_whole(node):
         return node
     own = {pair.right: pair.left for pair in pairs}
     return restrict(node, tuple(own.values()), rows(tuple(own)), _null_safe(pairs))
-
-
-_WHOLE = (Aggregate, Distinct, SetOperation, Window)
 
 
 def expressible(side: Node, other: Node, on: exp.Expr | None) -> dict[str, str]:

@@ -26,6 +26,7 @@ from arctic_runtime.plan.incremental.tree import (
     UnionAll,
     Window,
     columns,
+    walk,
 )
 
 _GIVEN = "__arctic_given_"
@@ -52,6 +53,11 @@ def restrict(node: Node, names: tuple[str, ...], given: Node, null_safe: bool = 
     aliases = tuple(f"{_GIVEN}{number}" for number in range(len(names)))
     matches = tuple(_Match(name, alias, null_safe) for name, alias in zip(names, aliases, strict=True))
     return _restricted(node, matches, rename(given, aliases))
+
+
+def is_whole(node: Node) -> bool:
+    """Whether a tree computes groups, windows or sets, which engines do for all rows before they look for any."""
+    return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk(node))
 
 
 def _restricted(node: Node, matches: _Matches, given: Node) -> Node:

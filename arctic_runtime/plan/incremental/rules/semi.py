@@ -13,6 +13,7 @@ from arctic_runtime.plan.incremental.rules.partners import (
     partners_of_changed,
     replaced_by_right,
     touched_by,
+    with_partners,
 )
 from arctic_runtime.plan.incremental.rules.terms import present, project, union, weighted
 from arctic_runtime.plan.incremental.tree import WEIGHT, Node, SemiJoin, columns
@@ -40,9 +41,15 @@ def _by_right(node: SemiJoin, of: Inputs) -> list[Node]:
 
 
 def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
-    """Rows of the left that changed, whether or not they have a partner, and those whose partners changed."""
+    """Rows of the left that changed, most of them whether or not they have a partner, and those whose partners did."""
     by_right = touched_by(node.right, node.left, node.on, names, of) if has_changes(node.right, of) else None
-    return present(union((of.touched(node.left, names), by_right), names))
+    return present(union((_by_left(node, names, of), by_right), names))
+
+
+def _by_left(node: SemiJoin, names: Names, of: Inputs) -> Node | None:
+    if node.kind == "anti" or not has_changes(node.left, of):
+        return of.touched(node.left, names)
+    return with_partners(node.left, node.right, node.on, names, of)
 
 
 def either(node: SemiJoin, names: Names, of: Inputs) -> Node:
