@@ -25,7 +25,7 @@ _JOIN = "select {columns}, c.city, c.grade from {facts} f left join lake.bench.c
 SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined group by city, b"
 
 
-def measure(rows: int, rounds: int = 2) -> list[Measurement]:
+def measure(rows: int, rounds: int = 3) -> list[Measurement]:
     """The ratios of computing everything to following the changes; the facts and the customers are followed too."""
     found: list[Measurement] = []
     with lake(rows) as bench:

@@ -74,6 +74,10 @@ class ChangeTableState:
         """How many rows came after a version."""
         return sum(commit.rows for commit in self.after(version))
 
+    def are_few_after(self, version: Version, limit: int) -> bool:
+        """Whether it is known that at most so many rows came after a version."""
+        return self.keeps(version) and self.rows_after(version) <= limit
+
 
 @dataclass(frozen=True)
 class BaseState:
@@ -188,6 +192,10 @@ class SourceState:
     def rows_in(self, window: Window) -> int:
         """How many rows came in a window."""
         return sum(commit.rows for commit in self.between(window))
+
+    def are_few_in(self, window: Window, limit: int) -> bool:
+        """Whether it is known that at most so many rows came in a window."""
+        return self.keeps(window.start) and self.rows_in(window) <= limit
 
     def commits_in(self, window: Window) -> int:
         """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""

@@ -35,6 +35,9 @@ ESTIMATED = "arctic.estimated"
 TOTALS = "arctic.totals"
 """Which totals a run kept, by the plan's fingerprint; their snapshot has the same run's token."""
 
+NO_TOTALS = "arctic.no-totals"
+"""Which totals a run found that it can't keep, by the plan's fingerprint: later ones look for another way at once."""
+
 SCHEMA_ONLY = "schema-only"
 
 
@@ -284,7 +287,7 @@ def _decide_state(
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
     try:
-        found = increment(model, upstreams, windows, _rows(state))
+        found = increment(model, upstreams, windows, _rows(state), last.get(NO_TOTALS, ""))
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:

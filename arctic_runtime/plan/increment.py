@@ -19,7 +19,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.shared import Shared, shared
 from arctic_runtime.plan.incremental.slices import Slice, sliced
-from arctic_runtime.plan.incremental.totals import Totals
+from arctic_runtime.plan.incremental.totals import Totals, fingerprint
 from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
 from arctic_runtime.plan.incremental.unique import is_unique
 from arctic_runtime.plan.reads import Reads
@@ -96,8 +96,8 @@ class Increment:
                 return (changes,)
             case Pairs(rows):
                 return (rows,)
-            case Totals(state=state, moved=moved, result=result):
-                return (state, moved, result)
+            case Totals(state=state, moved=moved, result=result, was=was):
+                return (state, moved, result, was)
             case Units(affected, new):
                 return (affected, new)
 
@@ -105,7 +105,7 @@ class Increment:
     def followed(self) -> tuple[Scan, ...]:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
-        trees = (kept.moved, kept.result) if isinstance(kept, Totals) else self.trees
+        trees = (kept.moved, kept.result, kept.was) if isinstance(kept, Totals) else self.trees
         parts = (tree for part in self.slices for tree in (part.whole, *part.trees))
         read = (*trees, *parts, *(one.rows for one in self.shared))
         return tuple(scan for tree in read for scan in scans(tree))
@@ -136,10 +136,13 @@ class Increment:
         return tuple(scan for tree in self.trees for scan in scans(tree))
 
 
-def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0) -> Increment | None:
+def increment(
+    model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0, no_totals: str = ""
+) -> Increment | None:
     """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
 
-    `rows` are those of the table now. Raises NotMaintained where the table has to be computed in full.
+    `rows` are those of the table now, and `no_totals` is the fingerprint of totals that can't be kept. Raises
+    NotMaintained where the table has to be computed in full.
     """
     analysed, key = analysis(model, upstreams)
     read = {scan.source for scan in scans(analysed.tree)}
@@ -157,10 +160,13 @@ def increment(model: Model, upstreams: Upstreams, windows: Mapping[str, Window],
     facts = replace(
         _facts(model, upstreams, analysed, rows),
         paired=_paired(upstreams, changed),
-        small=_small(upstreams),
+        small=_small(upstreams, PAIRED_ROWS),
+        little=_small(upstreams, MOST_GROUPS),
         worth=_worth(upstreams, changed),
     )
     maintenance = maintain(analysed.tree, key, sources, facts)
+    if isinstance(maintenance, Totals) and fingerprint(maintenance) == no_totals:
+        maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
     tree, told = shared(_following(maintenance))
     tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows)
     kept = _following_by(maintenance, tree)
@@ -279,8 +285,8 @@ def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableN
     )
 
 
-def _small(upstreams: Upstreams) -> frozenset[TableName]:
-    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= PAIRED_ROWS)
+def _small(upstreams: Upstreams, most: int) -> frozenset[TableName]:
+    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
 
 
 def _worth(upstreams: Upstreams, changed: Iterable[Window]) -> dict[TableName, frozenset[TableName]]:

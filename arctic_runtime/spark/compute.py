@@ -25,7 +25,7 @@ from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.shared import Shared
 from arctic_runtime.plan.incremental.slices import Slice
-from arctic_runtime.plan.incremental.totals import Totals
+from arctic_runtime.plan.incremental.totals import Totals, fingerprint
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
 from arctic_runtime.spark import events, increments, slices, totals
 from arctic_runtime.spark.bounds import EVERYWHERE, bounds, near
@@ -40,6 +40,7 @@ from arctic_runtime.spark.diff import (
 )
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import (
+    FEW_KEYS,
     Keys,
     as_key,
     base_rows,
@@ -57,9 +58,6 @@ MOST_AFFECTED = 0.5
 
 ROWS_IN_ONE_PART = 100_000
 """So few rows are compared by one task: to move them so that two can do it takes longer."""
-
-FEW_KEYS = 2_000_000
-"""Up to so many keys are held in the memory of every executor, some 100 MB, while old rows are looked up."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,9 @@ class Computation:
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
             other = without_totals(increment)
-            return replace(self._followed(other), as_decided=False) if other else self._given_up()
-        summary = {decisions.TOTALS: totals.fingerprint(plan)}
+            computed = self._followed(other) if other else self._given_up()
+            return replace(computed, as_decided=False, summary={decisions.NO_TOTALS: fingerprint(plan)})
+        summary = {decisions.TOTALS: fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)

@@ -71,6 +71,8 @@ from arctic_runtime.spark.events import examples
 from arctic_runtime.spark.evolve import evolve
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
+    FEW_KEYS,
+    Unmerged,
     as_key,
     column,
     conformed,
@@ -97,8 +99,10 @@ _TABLE_DEFAULTS = {
 }
 # What a delete must not find is told by its condition, and nobody else writes to its branch.
 _ISOLATED = {"write.delete.isolation-level": "snapshot"}
-# A base that is partitioned as well as bucketed is not shuffled either.
+# What is joined to a base moves to its nodes. A base that is partitioned as well as bucketed is not shuffled either.
+_MOVED_TO_NODES = {"spark.sql.sources.v2.bucketing.shuffle.enabled": "true"}
 JOINED_AS_IT_LIES = {
+    **_MOVED_TO_NODES,
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
@@ -369,9 +373,10 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if kept is None else spark.conf.set(key, kept)
 
 
-def pruning(keys: int) -> dict[str, str]:
-    """Settings for looking up rows by about so many keys, which rule out nodes only if they are few."""
-    return {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+def looking_up(keys: int) -> dict[str, str]:
+    """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
+    is_pruned = {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+    return {**is_pruned, **(_MOVED_TO_NODES if keys > FEW_KEYS else {})}
 
 
 def _drop_statement(stranger: Stranger) -> Sql:
@@ -477,7 +482,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
         # In one part, so that no row has to be moved to meet its change.
         old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
         came = appended.coalesce(1)
-        rows = overlay(old, came, step.commits, model.config.primary_key, base.columns).coalesce(1)
+        rows = overlay(old, Unmerged(came, step.commits, False), model.config.primary_key, base.columns).coalesce(1)
         order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
         with settings(spark, _LEFT_OUT_IN_ONE_PART):
@@ -578,7 +583,7 @@ def _delete_rows(
     )
     gone.keys.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**JOINED_AS_IT_LIES, **pruning(gone.count), **said_by_session(summary)}):
+        with settings(spark, {**JOINED_AS_IT_LIES, **looking_up(gone.count), **said_by_session(summary)}):
             write_once(lambda: spark.sql(delete), delete)
     finally:
         spark.catalog.dropTempView(view)

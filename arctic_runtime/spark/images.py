@@ -20,7 +20,9 @@ from arctic_runtime.spark.bounds import bounds
 from arctic_runtime.spark.diff import DELETE, differ, struct
 from arctic_runtime.spark.frames import (
     COMMIT_ORDER,
+    FEW_KEYS,
     Hold,
+    Unmerged,
     appended,
     as_key,
     column,
@@ -126,7 +128,8 @@ def rows_at(
     pending = source.commits_in(span)
     if not pending:
         return base
-    return found(overlay(base, appended(spark, source, span), pending, source.key, columns))
+    unmerged = Unmerged(appended(spark, source, span), pending, source.are_few_in(span, FEW_KEYS))
+    return found(overlay(base, unmerged, source.key, columns))
 
 
 def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:

@@ -36,7 +36,7 @@ from arctic_runtime.spark import events
 from arctic_runtime.spark.commit import retried
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
-from arctic_runtime.spark.execute import Appended, Context, append_changes, perform, pruning, settings
+from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform, settings
 from arctic_runtime.spark.frames import (
     appended,
     columns_of,
@@ -139,7 +139,7 @@ class Run(Look):
                     self._confirm(upstreams)
 
             said = {**summary, **found.summary, **(begun if found.as_decided else {})}
-            with settings(context.spark, pruning(found.keys)):
+            with settings(context.spark, looking_up(found.keys)):
                 return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
 
     def _confirm(self, upstreams: Upstreams) -> None:
@@ -212,12 +212,14 @@ class Run(Look):
             register_changes(spark, source, state, windows.get(str(source)), self._positions_known)
 
     def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> dict[str, str]:
+        last = None if self.request.full_refresh else decisions.last_run(context.state.changes)
         return {
             decisions.RUN: context.token,
             decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
             decisions.REASON: decision.reason,
             decisions.CONSUMED: encode_versions(decision.consumed),
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
+            **decisions.said_again(last, decisions.NO_TOTALS),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
 

@@ -9,7 +9,6 @@ totals are added up, which has to be done anyway; where there are none, the sour
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -25,10 +24,10 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
 from arctic_runtime.plan.decide import RUN, TOTALS, last_run
 from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
-from arctic_runtime.plan.incremental.exact import digits
+from arctic_runtime.plan.incremental.numbers import digits
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, possible_totals
+from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, fingerprint, of_totals, possible_totals
 from arctic_runtime.plan.incremental.tree import Node
 from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
@@ -60,33 +59,32 @@ class Followed:
 
 
 def follow(context: Context, plan: Totals, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
-    """Brings the kept totals up to date, and makes them where there are none; None where they can't be added up.
+    """Brings the kept totals up to date, and makes them where there are none; None where they are not kept.
 
-    `register` makes the images that trees read, and `hold` marks rows that are read more than once. Totals that are up
-    to date are written `beside` what follows.
+    They are not where they turn out to be of too many groups, or of a type that can't be added up. `register` makes the
+    images that trees read, and `hold` marks rows that are read more than once. Totals that are up to date are written
+    `beside` what follows.
     """
     spark = context.spark
     before = _kept(context, plan)
-    register((plan.state if before is None else plan.moved, plan.result))
+    register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
     if before is None:
         made = _made(spark, plan)
         if made is None:
             return None
         everything = hold(made)
+        if everything.limit(MOST_GROUPS + 1).count() > MOST_GROUPS:
+            return None
         _write(context, everything)
-        return Followed(_shown(spark, everything, plan, _AFTER), None)
+        return Followed(_shown(spark, everything, plan.result, _AFTER), None)
     moved = _at_hand(spark.sql(render(plan.moved)), hold)
     now = _moved_on(spark, before, moved, plan, register, hold)
     beside.begin(partial(_write, context, now))
     base = context.state.base
     is_few = base is not None and base.rows <= FEW_GROUPS
-    was, is_now = (found if is_few else _of_groups(found, moved, plan.keys) for found in (before, now))
-    return Followed(_shown(spark, is_now, plan, _AFTER), _shown(spark, was, plan, _BEFORE))
-
-
-def fingerprint(plan: Totals) -> str:
-    """Changes whenever other totals, or totals in another order, are kept."""
-    return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
+    takes_all = is_few or not plan.by_group
+    was, is_now = (found if takes_all else _of_groups(found, moved, plan.keys) for found in (before, now))
+    return Followed(_shown(spark, is_now, plan.result, _AFTER), _shown(spark, was, plan.was, _BEFORE))
 
 
 def plan_of(model: Model, upstreams: Upstreams, kept: str) -> Totals | None:
@@ -149,7 +147,7 @@ def _moved_on(
     if plan.keys:
         lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
-    register((plan.moved, plan.again, plan.result))
+    register((plan.moved, plan.again, plan.result, plan.was))
     return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), hold)
 
 
@@ -212,10 +210,10 @@ def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFr
     return rows.join(touched, match(rows, keys, null_safe=True), "left_semi")
 
 
-def _shown(spark: SparkSession, rows: DataFrame, plan: Totals, view: str) -> DataFrame:
+def _shown(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
     """The rows of the query, in the tree's columns, that follow from totals."""
     rows.coalesce(1).createOrReplaceTempView(name(view))
-    return spark.sql(render(plan.result_of(view)))
+    return spark.sql(render(of_totals(result, view)))
 
 
 def _write(context: Context, rows: DataFrame) -> None:

@@ -11,7 +11,7 @@ from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
 from arctic_runtime.spark.commit import run
-from arctic_runtime.spark.frames import columns_of, read_table, typed
+from arctic_runtime.spark.frames import FEW_KEYS, columns_of, read_table, typed
 from arctic_runtime.spark.statement import Sql, listed, name, number, properties, statement, text
 
 
@@ -55,6 +55,7 @@ def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: t
         _commented(column, comments.get(kept.name.lower()))
         for column, kept in zip(columns, state.base.columns, strict=True)
     ]
+    few = step.commits > 0 and state.changes is not None and state.changes.are_few_after(step.merged, FEW_KEYS)
     pins = {
         KIND: "view",
         KEY_PROPERTY: key_text(model.config.primary_key),
@@ -68,7 +69,7 @@ def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: t
         columns=listed(described),
         comment=_commented(Sql(""), model.comment),
         pins=properties(pins.items()),
-        query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step),
+        query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few),
     )
 
 
@@ -76,11 +77,14 @@ def _commented(part: Sql, comment: str | None) -> Sql:
     return statement("{part} COMMENT {comment}", part=part, comment=text(comment)) if comment else part
 
 
-def _query(model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView) -> Sql:
+def _query(
+    model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView, few: bool
+) -> Sql:
     columns = [name(column.name) for column in wanted]
     listing = listed([statement("t.{c}", c=column) for column in columns])
     base = statement(
-        "SELECT {columns} FROM {base} VERSION AS OF {v} t",
+        "SELECT {hint}{columns} FROM {base} VERSION AS OF {v} t",
+        hint=Sql("/*+ BROADCAST(c) */ " if few else ""),
         columns=listed([_as_wanted(column, pinned, then) for column in wanted]),
         base=name(*model.base.parts),
         v=number(step.base_snapshot),

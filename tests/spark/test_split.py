@@ -67,11 +67,11 @@ class Shop:
         return [str(of) for of in specs.transforms[specs.default]]
 
     def is_shuffled(self, capsys: pytest.CaptureFixture[str]) -> bool:
-        """Whether a join on the key moves the rows of the base."""
+        """Whether a join of the table with itself, on the key, moves its rows."""
         session = self.lake.environment.session()
         session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
         base = session.table(self.lake.sql_name("m"))
-        keys = session.range(5).selectExpr("cast(id as int) as k")
+        keys = base.selectExpr("`i.d` as k")
         capsys.readouterr()
         base.join(keys, base["`i.d`"] == keys["k"], "left_semi").explain()
         return "hashpartitioning(" in capsys.readouterr().out

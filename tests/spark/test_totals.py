@@ -13,7 +13,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.observe import KIND
-from arctic_runtime.plan.decide import ESTIMATED, RUN, last_run
+from arctic_runtime.plan.decide import ESTIMATED, NO_TOTALS, RUN, last_run
 from arctic_runtime.spark import images, totals
 from arctic_runtime.spark import run as runs
 from arctic_runtime.spark.execute import append_changes
@@ -44,12 +44,25 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
         "select shop, min(amount) as least, max(amount) filter (where items > 2) as most, max(items) as items, "
         "min(cast(items as smallint)) as few, count(*) as n from {sales} where shop is not null group by shop",
     ),
+    "best": (
+        "shop",
+        "with shops as (select shop, sum(items) as items from {sales} where shop is not null group by shop) "
+        "select shop, items from shops where items = (select max(items) from shops)",
+    ),
+    "ranks": (
+        "shop",
+        "select shop, sum(items) / sum(sum(items)) over () as part, rank() over (order by count(*), sum(items)) as "
+        "place from {sales} where shop is not null group by shop",
+    ),
     "one row": (
         [],
         "select count(*) as n, sum(amount) as amount, avg(amount) as mean, min(amount) as least, max(shop) as last "
         "from {sales} where items > 3",
     ),
 }
+
+
+SLOW = ("sums", "means", "having", "ranks", "one row")
 
 
 def landed(lake: Warehouse) -> Model:
@@ -84,7 +97,7 @@ def batch(lake: Warehouse, seed: int) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["extremes", "one row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sums", "means", "having"))],
+    ["extremes", "best", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)],
 )
 def test_totals_that_are_added_to_stay_those_of_the_query(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -109,7 +122,6 @@ def test_totals_that_are_added_to_stay_those_of_the_query(
 
 @pytest.mark.slow
 def test_more_groups_than_the_driver_takes(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "MOST_GROUPS", 1)
     sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
     lake.run(model)
@@ -117,7 +129,43 @@ def test_more_groups_than_the_driver_takes(lake: Warehouse, monkeypatch: pytest.
         batch(lake, seed)
         lake.run(sales)
         assert lake.run(model).mode == "incremental"
+        assert lake.state(model).totals is not None
         assert lake.broken(model) == []
+        monkeypatch.setattr(totals, "MOST_GROUPS", 1)
+
+
+def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(totals, "MOST_GROUPS", 1)
+    sales, model = landed(lake), lake.model("kept", QUERIES["having"][1], primary_key="shop", refresh="strict")
+    lake.run(sales)
+    lake.run(model)
+    computed = counted(monkeypatch, "_made")
+    for seed, times in ((1, 1), (2, 1)):
+        batch(lake, seed)
+        lake.run(sales)
+        assert lake.run(model).mode == "incremental"
+        state = lake.state(model)
+        assert state.totals is None
+        assert NO_TOTALS in (last_run(state.changes) or {})
+        assert len(computed) == times
+        assert lake.broken(model) == []
+    lake.run(model, full_refresh=True)
+    assert NO_TOTALS not in (last_run(lake.state(model).changes) or {})
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """Gains an element each time that a function of the totals' module is called."""
+    calls: list[str] = []
+    function = getattr(totals, name)
+
+    def called(*args: Any) -> Any:
+        calls.append(name)
+        return function(*args)
+
+    monkeypatch.setattr(totals, name, called)
+    return calls
 
 
 @pytest.mark.parametrize("kind", ["sums", "extremes"])

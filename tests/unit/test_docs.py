@@ -33,7 +33,7 @@ from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
 from arctic_runtime.plan.incremental.analyse import Relation, analyse
 from arctic_runtime.plan.incremental.joins import Placement, describe_joins
-from arctic_runtime.plan.incremental.maintain import Deltas, maintain
+from arctic_runtime.plan.incremental.maintain import Deltas, Facts, maintain
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
 from dbt.adapters.arctic.credentials import ArcticCredentials
@@ -311,7 +311,8 @@ def way(query: str, is_one_row: bool) -> str:
     try:
         analysed = analyse(query, SHOP, {}, "lake", "shop")
         key = () if is_one_row else (analysed.outputs[0][1],)
-        return "joined" if isinstance(maintain(analysed.tree, key, CHANGED), Deltas) else "units"
+        facts = Facts(types=analysed.types)
+        return "joined" if isinstance(maintain(analysed.tree, key, CHANGED, facts), Deltas) else "units"
     except NotMaintained as refused:
         return refused.reason
 
@@ -364,6 +365,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             DECLARED,
             DECLARED_PARTS,
             decide.TOTALS,
+            decide.NO_TOTALS,
             TRIMMED,
             AGES,
         ),

@@ -41,8 +41,8 @@ SURFACE = {
     "plan.cost": "AGAIN_SECONDS CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
     "SCAN_SECONDS WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
-    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE QUERY REASON RESTORED RUN Request SCHEMA_ONLY STARTED "
-    "TOTALS check_table consumed decide fingerprint last_load last_run said_again",
+    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request SCHEMA_ONLY "
+    "STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
@@ -50,9 +50,9 @@ SURFACE = {
     "is_keyed tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
-    "plan.incremental.exact": "digits is_averaged_exactly is_exact is_whole",
     "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
+    "plan.incremental.numbers": "added_type decimal digits is_whole multiplied_type sum_type wider",
     "plan.incremental.outline": "outline",
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "NotMaintained",
@@ -60,7 +60,7 @@ SURFACE = {
     "plan.incremental.repeatable": "is_repeatable",
     "plan.incremental.shared": "Shared shared",
     "plan.incremental.slices": "Slice Wanted sliced",
-    "plan.incremental.totals": "LOST ROWS TOTALS Totals possible_totals totals",
+    "plan.incremental.totals": "LOST ROWS TOTALS Totals fingerprint of_totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
     "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children columns "
     "map_children scans sources walk",

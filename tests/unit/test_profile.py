@@ -52,7 +52,7 @@ def test_tables_are_format_3_and_sessions_read_no_stale_snapshot(tmp_path: Path)
     [
         ("spark.sql.sources.v2.bucketing.enabled", "true"),
         ("spark.sql.sources.v2.bucketing.pushPartValues.enabled", "false"),
-        ("spark.sql.sources.v2.bucketing.shuffle.enabled", "true"),
+        ("spark.sql.sources.v2.bucketing.shuffle.enabled", "false"),
         ("spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled", "true"),
         ("spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled", "false"),
         ("spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled", "false"),

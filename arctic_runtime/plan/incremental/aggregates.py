@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from arctic_runtime.plan.incremental.average import average, is_averaged
 from arctic_runtime.plan.incremental.conditions import conjunction
-from arctic_runtime.plan.incremental.exact import digits, is_exact, is_whole
+from arctic_runtime.plan.incremental.exact import is_exact
 from arctic_runtime.plan.incremental.expressions import Form, column, form
 from arctic_runtime.plan.incremental.extremes import Extreme, is_ordered
 from arctic_runtime.plan.incremental.inferred import type_of
 from arctic_runtime.plan.incremental.nulls import is_never_null
+from arctic_runtime.plan.incremental.numbers import digits, is_whole
 from arctic_runtime.plan.incremental.tree import WEIGHT
 
 

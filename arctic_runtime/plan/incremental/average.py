@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.exact import digits, is_averaged_exactly
+from arctic_runtime.plan.incremental.exact import is_averaged_exactly
+from arctic_runtime.plan.incremental.numbers import digits
 
 _MOST = 23
 _MOST_BEHIND = 12

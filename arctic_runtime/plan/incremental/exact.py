@@ -7,28 +7,10 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.inferred import type_of
+from arctic_runtime.plan.incremental.numbers import digits, is_whole
 
-_WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 20, "long": 20}
-"""Whole numbers and the digits that Spark gives them where it takes them for decimals."""
-_DECIMAL = ("decimal", "dec", "numeric")
 _LEAST_AVERAGED = 12
 """With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
-
-
-def digits(of_type: str | None) -> tuple[int, int] | None:
-    """How many digits an exact number has at most, and how many of them behind its point; None for other types."""
-    name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
-    if name in _WHOLE:
-        return _WHOLE[name], 0
-    if name not in _DECIMAL:
-        return None
-    precision, _, scale = (rest.rstrip(")") or "10").partition(",")
-    return int(precision), int(scale or 0)
-
-
-def is_whole(of_type: str | None) -> bool:
-    """Whether a type is tinyint, smallint, int or bigint."""
-    return (of_type or "").lower().strip() in _WHOLE
 
 
 def is_averaged_exactly(of_type: str | None) -> bool:

@@ -12,8 +12,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.exact import digits
 from arctic_runtime.plan.incremental.expressions import column
+from arctic_runtime.plan.incremental.numbers import digits
 from arctic_runtime.plan.incremental.tree import WEIGHT, Aggregate, Node, Project, UnionAll, columns, walk
 
 Values = Sequence[tuple[str, exp.Expr]]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.numbers import added_type, digits, is_whole, multiplied_type, sum_type, wider
+
 _SAME_TYPE = (
     exp.Paren,
     exp.Neg,
@@ -40,11 +42,6 @@ _NAMED = {
 }
 """Functions whose type does not depend on those of their arguments."""
 
-_SUMS = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "bigint"),
-    **dict.fromkeys(("float", "double"), "double"),
-}
-
 
 def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
     """The type as Spark writes it, where that of each column is in `types`; None where it is not certain."""
@@ -60,12 +57,34 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
         case exp.Case():
             return _of_all((*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types)
         case exp.Sum():
-            return _SUMS.get(type_of(value.this, types) or "")
+            added = type_of(value.this, types)
+            return "double" if added in ("float", "double") else sum_type(added)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _of_two(value, types)
         case exp.Anonymous():
             return _NAMED.get(value.name.upper())
     if isinstance(value, _SAME_TYPE):
         return type_of(value.this, types)
     return _ALWAYS.get(type(value))
+
+
+def _of_two(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
+    """The type of a sum, a difference or a product of exact numbers."""
+    sides = [side.unnest() for side in (value.this, value.expression)]
+    one, other = (type_of(side, types) for side in sides)
+    if one is not None and other is not None and is_whole(one) and is_whole(other):
+        return wider(one, other)
+    left, right = (_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
+    if left is None or right is None:
+        return None
+    return multiplied_type(left, right) if isinstance(value, exp.Mul) else added_type(left, right)
+
+
+def _digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
+    """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
+    if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
+        return digits(of_type)
+    return (len(str(int(value.name))), 0) if isinstance(value, exp.Literal) else None
 
 
 def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
@@ -77,8 +96,11 @@ def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str |
 def _of_literal(value: exp.Literal) -> str | None:
     if value.is_string:
         return "string"
-    digits = value.name
-    if digits.isdigit():
-        return "int" if int(digits) < 2**31 else "bigint" if int(digits) < 2**63 else None
-    whole, _, rest = digits.partition(".")
-    return f"decimal({len(whole) + len(rest)},{len(rest)})" if (whole + rest).isdigit() else None
+    written = value.name
+    if written.isdigit():
+        return "int" if int(written) < 2**31 else "bigint" if int(written) < 2**63 else None
+    whole, _, rest = written.partition(".")
+    if not (whole + rest).isdigit():
+        return None
+    before = whole.lstrip("0")
+    return f"decimal({max(len(before) + len(rest), 1)},{len(rest)})"

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.plan.incremental.exact import digits, is_whole
 from arctic_runtime.plan.incremental.expressions import used
+from arctic_runtime.plan.incremental.numbers import digits, is_whole
 from arctic_runtime.plan.incremental.scope import Names
 from arctic_runtime.plan.incremental.tree import Filter, Join, Node, Project, SemiJoin, children, map_children
 

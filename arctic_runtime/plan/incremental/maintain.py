@@ -10,8 +10,9 @@ from arctic_runtime.plan.incremental.pairs import Pairs, pairs
 from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.reach import changing, why_all
 from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
-from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.restrict import is_whole, restrict
 from arctic_runtime.plan.incremental.rules.terms import changes, present
 from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
 from arctic_runtime.plan.incremental.totals import Totals, totals
@@ -50,6 +51,7 @@ class Facts:
 
     `paired` are the sources whose log tells what each changed row was before, `small` those that cost little to read
     twice, and `few_rows` says that the result has so few rows that totals of all its groups cost little to keep.
+    `little` are sources with no more rows than such totals may have.
     `worth` tells of each source that has changed which others are worth reading to leave out changes without partners.
     """
 
@@ -57,6 +59,7 @@ class Facts:
     paired: frozenset[TableName] = frozenset()
     small: frozenset[TableName] = frozenset()
     few_rows: bool = False
+    little: frozenset[TableName] = frozenset()
     worth: Worth = field(default_factory=lambda: NOTHING_WORTH)
 
 
@@ -73,16 +76,19 @@ def maintain(
         raise NotMaintained("NOTHING_NEW", "none of the tables that it reads has changed")
     found = pushed_down(tree)
     known = facts or Facts()
-    added = totals(found, key, changed, known.types, known.worth) if known.few_rows else None
+    added = totals(found, key, changed, known.types, known.worth, known.little) if known.few_rows else None
     if added is not None:
         return added
     _refuse(key)
-    paired = pairs(found, key, changed, known.paired, known.small)
+    # What went is computed again by pairs and deltas, and has to be what came before.
+    is_known = not is_whole(found) or is_repeatable(found, known.types)
+    paired = pairs(found, key, changed, known.paired, known.small) if is_known else None
     if paired is not None:
         return paired
-    for node in changing(found, changed):
-        _refuse_everything(node, changed)
-    if all(_is_linear(node) for node in changing(found, changed)) and is_unique(found, key):
+    followed = tuple(changing(found, changed))
+    for node in followed:
+        _refuse_everything(node, changed, known.types)
+    if is_known and all(map(_is_linear, followed)) and is_unique(found, key):
         return Deltas(present(delta(found, changed, known.worth)))
     affected = present(touched(reduced(found, known.worth), key, changed, known.worth))
     return Units(Distinct(affected), restrict(found, key, Given(AFFECTED, key)))
@@ -93,8 +99,8 @@ def _refuse(key: tuple[str, ...]) -> None:
         raise NotMaintained("ONE_ROW", "the table has a single row, which takes all rows to compute")
 
 
-def _refuse_everything(node: Node, changed: frozenset[TableName]) -> None:
-    because = why_all(node, changed)
+def _refuse_everything(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> None:
+    because = why_all(node, changed, types)
     if because is not None:
         raise NotMaintained("EVERYTHING_AFFECTED", because)
 

@@ -43,7 +43,7 @@ def never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - 
             return frozenset()
         case Project(child=child, expressions=expressions):
             return _values(expressions, of(child))
-        case Filter(child=child, condition=condition):
+        case Filter(child=child, condition=condition) | SemiJoin(kind="semi", left=child, on=condition):
             return of(child) | (_asked_for(condition) & set(columns(child)))
         case Join(kind="full"):
             return frozenset()

@@ -15,6 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.conditions import Equality, equalities, plain
 from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.rules.restrict import restrict
+from arctic_runtime.plan.incremental.rules.semi import is_judged_otherwise
 from arctic_runtime.plan.incremental.rules.terms import project, select
 from arctic_runtime.plan.incremental.tree import (
     Aggregate,
@@ -266,6 +267,8 @@ class _Asked:
             case Given(name=name):
                 return name in self.few
             case OneRow():
+                return True
+            case Filter() if is_judged_otherwise(node):
                 return True
             case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
                 return self.is_small(node.child)

@@ -7,6 +7,7 @@ one value is the right side of a left join: grouped by what it is correlated by,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -47,9 +48,28 @@ def restrict(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context
         elif isinstance(bare, exp.In) and bare.args.get("query"):
             node = _in(node, bare, negated, lookup, context)
         else:
-            value, node = lift(condition, node, lookup, context)
-            node = Filter(node, _within(value, node))
+            value, lifted = lift(condition, node, lookup, context)
+            node = _judged(node, lifted, _within(value, lifted))
     return node
+
+
+def _judged(node: Node, lifted: Node, condition: exp.Expr) -> Node:
+    """The rows for which a condition is true that reads what was `lifted` beside them.
+
+    Nobody else reads that, so values that are the same for all rows are a partner that a row has or has not.
+    """
+    values: list[Node] = []
+    below = lifted
+    while below is not node and isinstance(below, Join) and below.on is None and _has_one_row(below.right):
+        values.append(below.right)
+        below = below.left
+    if below is not node or not values:
+        return Filter(lifted, condition)
+    return SemiJoin("semi", node, reduce(_beside, reversed(values)), condition)
+
+
+def _beside(left: Node, right: Node) -> Node:
+    return Join("inner", left, right, None)
 
 
 def lift(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
@@ -216,6 +236,14 @@ def _defaulted(value: exp.Expr, inner: Aggregate) -> exp.Expr:
         return part if isinstance(empty, exp.Null) else exp.Coalesce(this=part.copy(), expressions=[empty])
 
     return value.transform(visit)
+
+
+def _has_one_row(node: Node) -> bool:
+    return (
+        _has_one_row(node.child)
+        if isinstance(node, Project | Window)
+        else isinstance(node, Aggregate) and not node.keys
+    )
 
 
 def _has_one_row_at_most(node: Node) -> bool:

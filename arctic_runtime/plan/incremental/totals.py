@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.again import again
 from arctic_runtime.plan.incremental.aggregates import Kept, total
 from arctic_runtime.plan.incremental.expressions import column
 from arctic_runtime.plan.incremental.extremes import (
@@ -21,11 +23,13 @@ from arctic_runtime.plan.incremental.extremes import (
 from arctic_runtime.plan.incremental.nulls import never_null
 from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.reach import changing, why_all
+from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta
 from arctic_runtime.plan.incremental.rules.restrict import restrict
-from arctic_runtime.plan.incremental.rules.terms import changes, present, project, signed
+from arctic_runtime.plan.incremental.rules.terms import at, changes, present, project, rename, signed
 from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
+from arctic_runtime.plan.incremental.scope import Derived, Names
 from arctic_runtime.plan.incremental.tree import (
     WEIGHT,
     Aggregate,
@@ -34,11 +38,13 @@ from arctic_runtime.plan.incremental.tree import (
     Given,
     Join,
     Node,
+    OneRow,
     Project,
     SemiJoin,
     columns,
     map_children,
     scans,
+    sources,
     walk,
 )
 from arctic_runtime.plan.incremental.unique import is_unique
@@ -61,8 +67,8 @@ class Totals:
     the groups that they touch; both have the columns `keys` and then `names`, of which the first is ROWS and the last
     are those of `extremes`; after them `moved` has what of these is gone. `again` is the state of lost groups, whose
     keys it reads as `Given(LOST, keys)`. `result` has the query's columns and reads totals as
-    `Given(TOTALS, (*keys, *names))`; each group gives it rows of its own. Without `keys` there is one group, which is
-    there even when it is empty.
+    `Given(TOTALS, (*keys, *names))`; so does `was`, over other sources as they were. Where it is `by_group`, each group
+    gives it rows of its own. Without `keys` there is one group, which is there even when it is empty.
     """
 
     keys: tuple[str, ...]
@@ -71,6 +77,8 @@ class Totals:
     moved: Node
     again: Node
     result: Node
+    was: Node
+    by_group: bool
     extremes: tuple[Extreme, ...] = ()
 
     @property
@@ -78,10 +86,17 @@ class Totals:
         """The names of those that add up."""
         return self.names[: len(self.names) - len(self.extremes)]
 
-    def result_of(self, name: str) -> Node:
-        """The result of totals that are at hand under another name."""
-        given = next(node for node in walk(self.result) if isinstance(node, Given) and node.name == TOTALS)
-        return _replaced(self.result, given, replace(given, name=name))
+
+def of_totals(result: Node, name: str) -> Node:
+    """The same result of totals that are at hand under another name."""
+    if isinstance(result, Given):
+        return replace(result, name=name) if result.name == TOTALS else result
+    return map_children(result, lambda child: of_totals(child, name))
+
+
+def fingerprint(plan: Totals) -> str:
+    """Changes whenever other totals, or totals in another order, are kept."""
+    return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
 
 
 def totals(
@@ -90,23 +105,20 @@ def totals(
     changed: frozenset[TableName],
     types: Mapping[str, str],
     worth: Worth = NOTHING_WORTH,
+    little: frozenset[TableName] = frozenset(),
 ) -> Totals | None:
     """Plans the maintenance of a result by its groups' totals; None where its rows do not follow from those.
+
+    `little` are sources with so few rows that a result of them and of all totals may be computed as a whole, which
+    windows over groups and comparisons of one with another need.
 
     A sum of values whose type is not known is taken to be exact, so whoever keeps its total looks at the type that it
     has: a total is kept by adding if it is a whole number, or a decimal with fewer than 35 digits behind its point.
     """
-    found = _changed_groups(tree, changed)
-    if found is None or not is_unique(tree, key):
+    if not is_unique(tree, key):
         return None
-    groups = Aggregate(found.child, columns(found), ()) if isinstance(found, Distinct) else found
-    if any(why_all(node, changed) for node in changing(groups.child, changed)):
-        return None
-    moved = reduced(groups.child, worth)
-    plan = _planned(tree, found, groups, present(delta(moved, changed, worth)), types)
-    if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
-        return None
-    return plan
+    found = (_followed(tree, groups, changed, types, worth) for groups in _candidates(tree, changed, little))
+    return next((plan for plan in found if plan is not None), None)
 
 
 def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Totals]:
@@ -115,8 +127,40 @@ def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) 
     What is kept does not depend on what has changed as long as it is in the same groups.
     """
     found = pushed_down(tree)
-    plans = (totals(found, key, frozenset({source}), types) for source in dict.fromkeys(s.source for s in scans(found)))
-    return (plan for plan in plans if plan is not None)
+    if not is_unique(found, key):
+        return
+    for node in walk(found):
+        if isinstance(node, Aggregate | Distinct) and scans(node):
+            some = frozenset({scans(node)[0].source})
+            plan = _followed(found, _Groups((node,), by_group=False), some, types, NOTHING_WORTH)
+            if plan is not None:
+                yield plan
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups that all changes are in, wherever a tree has them: several `nodes` are alike but for their names."""
+
+    nodes: tuple[Aggregate | Distinct, ...]
+    by_group: bool
+
+    @property
+    def first(self) -> Aggregate:
+        node = self.nodes[0]
+        return Aggregate(node.child, columns(node), ()) if isinstance(node, Distinct) else node
+
+
+def _candidates(tree: Node, changed: frozenset[TableName], little: frozenset[TableName]) -> Iterator[_Groups]:
+    """Groups that a tree can be computed from, those whose rows stay apart above them first."""
+    apart = _changed_groups(tree, changed)
+    if apart is not None:
+        yield _Groups((apart,), by_group=True)
+    for node in walk(tree):
+        if isinstance(node, Aggregate | Distinct) and changes(node, changed):
+            groups = _Groups(_alike(tree, node), by_group=False)
+            rest = _over(tree, dict.fromkeys(groups.nodes, OneRow()))
+            if sources(rest) <= little:
+                yield groups
 
 
 def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
@@ -135,7 +179,35 @@ def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Di
     return None if changes(other, changed) else _changed_groups(one, changed)
 
 
-def _planned(tree: Node, found: Node, groups: Aggregate, moved: Node, types: Mapping[str, str]) -> Totals | None:
+def _alike(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
+    """The groups and all others that are the same but for the names of their columns."""
+    wanted = _renamed(groups)
+    others = [node for node in walk(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
+    similar = (node for node in others if sources(node) == sources(groups))
+    return (groups, *(node for node in similar if _renamed(node) == wanted))
+
+
+def _renamed(node: Node) -> Node:
+    return again(Derived(node, ()), Names()).node
+
+
+def _followed(
+    tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], worth: Worth
+) -> Totals | None:
+    groups = found.first
+    if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
+        return None
+    moved = reduced(groups.child, worth)
+    plan = _planned(tree, found, present(delta(moved, changed, worth)), changed, types)
+    if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
+        return None
+    return plan
+
+
+def _planned(
+    tree: Node, found: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
+) -> Totals | None:
+    groups = found.first
     kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
     values = [(name, total(call, kept)) for name, call in groups.aggregates]
     made = tuple((name, value) for name, value in values if value is not None)
@@ -144,6 +216,7 @@ def _planned(tree: Node, found: Node, groups: Aggregate, moved: Node, types: Map
     extremes = tuple(extreme for extreme, _ in kept.extremes.values())
     names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
     shown = Project(Given(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
+    result = _over(tree, {node: rename(shown, columns(node)) for node in found.nodes})
     state = _state(signed(groups.child, 1), groups.keys, kept)
     return Totals(
         keys=groups.keys,
@@ -151,13 +224,18 @@ def _planned(tree: Node, found: Node, groups: Aggregate, moved: Node, types: Map
         state=state,
         moved=_moved(moved, groups.keys, kept),
         again=restrict(state, groups.keys, Given(LOST, groups.keys)) if groups.keys else state,
-        result=_replaced(tree, found, shown),
+        result=result,
+        was=at(result, "old", changed),
+        by_group=found.by_group,
         extremes=extremes,
     )
 
 
-def _replaced(node: Node, old: Node, new: Node) -> Node:
-    return new if node is old else map_children(node, lambda child: _replaced(child, old, new))
+def _over(node: Node, made: Mapping[Node, Node]) -> Node:
+    """The same tree with other nodes in the place of some."""
+    if isinstance(node, Aggregate | Distinct) and node in made:
+        return made[node]
+    return map_children(node, lambda child: _over(child, made))
 
 
 def _state(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:

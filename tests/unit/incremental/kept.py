@@ -109,9 +109,9 @@ def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: Totals, changed: f
         _create(con, kept.totals, query(at(plan.state, "old", changed)))
         kept.state = plan.state
     _create(con, "moved", query(plan.moved))
-    _show(con, plan, kept.totals, "was")
+    _show(con, plan, plan.was, kept.totals, "was")
     _add(con, kept.totals, plan)
-    _show(con, plan, kept.totals, "now")
+    _show(con, plan, plan.result, kept.totals, "now")
     con.execute(f"create or replace table full_totals as from {kept.totals} limit 0")
     con.execute(f"insert into full_totals {query(plan.state).sql(dialect='duckdb')}")
     for one, other in ((kept.totals, "full_totals"), ("full_totals", kept.totals)):
@@ -134,11 +134,12 @@ def _add(con: duckdb.DuckDBPyConnection, totals: str, plan: Totals) -> None:
     con.execute(f"create or replace table {totals} as from added")
 
 
-def _show(con: duckdb.DuckDBPyConnection, plan: Totals, totals: str, name: str) -> None:
-    """The result's rows of the groups that moved."""
+def _show(con: duckdb.DuckDBPyConnection, plan: Totals, result: Node, totals: str, name: str) -> None:
+    """The result's rows of the groups that moved, or of all where each matters to others."""
     touched = _same("t", "m", plan.keys).sql(dialect="duckdb")
-    con.execute(f"create or replace table {TOTALS} as from {totals} as t semi join moved as m on {touched}")
-    shown = query(plan.result)
+    of_groups = f" semi join moved as m on {touched}" if plan.by_group else ""
+    con.execute(f"create or replace table {TOTALS} as from {totals} as t{of_groups}")
+    shown = query(result)
     for quotient in [found for found in shown.find_all(exp.Div) if found.this.find(exp.Mod)]:
         parts = [quotient.this.copy(), quotient.expression.copy()]
         quotient.replace(exp.Anonymous(this="quotient_of", expressions=parts))

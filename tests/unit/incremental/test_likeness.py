@@ -25,6 +25,7 @@ from arctic_runtime.plan.incremental.scope import Names
 from arctic_runtime.plan.incremental.tree import WEIGHT, Filter, Join, Node, Project, SemiJoin, columns, scans, walk
 from tests.unit.incremental.duck import CATALOG, SCHEMA, connect, fetch, load, rows
 from tests.unit.incremental.trees import condition, netted
+from tests.unit.incremental.typed import COLUMNS, TYPED
 
 CODES = (Column("code", "string"), Column("label", "string"))
 NUMBERS = (Column("number", "int"), Column("amount", "int"))
@@ -300,31 +301,10 @@ def test_sides_of_a_union_are_cast_as_it_would_cast_them_itself() -> None:
     assert "CAST(`number#0` AS DECIMAL(12, 2))" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("`i`", "int"),
-        ("max(`s`) over (partition by `i`)", "string"),
-        ("-1", "int"),
-        ("3000000000", "bigint"),
-        ("12.50", "decimal(4,2)"),
-        ("1e3", None),
-        ("count(*) filter (where `i` > 0)", "bigint"),
-        ("sum(`i`)", "bigint"),
-        ("row_number() over (order by `i`)", "int"),
-        ("coalesce(`s`, null, 'none')", "string"),
-        ("coalesce(`s`, `i`)", None),
-        ("case when `i` > 0 then 'a' when `i` < 0 then `s` end", "string"),
-        ("case when `i` > 0 then 1 else 'b' end", None),
-        ("cast(`s` as decimal(5,1))", "decimal(5, 1)"),
-        ("md5(`s`)", "string"),
-        ("concat(`s`, `s`)", None),
-        ("`i` + 1", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), TYPED.items())
 def test_a_type_is_told_where_it_is_certain(text: str, expected: str | None) -> None:
     value = parse(f"select {text}").expressions[0]
-    assert Names({"i": "int", "s": "string"}).type_of(value) == expected
+    assert Names(dict(COLUMNS)).type_of(value) == expected
 
 
 def test_floats_are_not_taken_for_each_other() -> None:

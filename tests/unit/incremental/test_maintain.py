@@ -44,6 +44,7 @@ from tests.unit.incremental.trees import (
     given,
     netted,
     picked,
+    types,
 )
 
 Names = tuple[str, ...]
@@ -54,6 +55,10 @@ ON_KEY = condition("`l.a` = `r.id` and `l.b` = `r.a`")
 ON_PART = condition("`l.a` = `r.id`")
 NO_EQUALITY = condition("`l.a` < `r.b`")
 COUNT = (("n", condition("count(*)")),)
+COUNTED = Aggregate(H, (), COUNT)
+LESS = condition("`l.a` < `n`")
+COUNTED_BY_A = Aggregate(L, ("l.a",), (("rows", condition("count(*)")),))
+LESS_ROWS = condition("`rows` < `n`")
 ONE_ROW = Filter(ONE.scan("o"), condition("`o.id` = 1"))
 FULL = Join("full", H, R, condition("`h.a` = `r.id`"))
 ALL_WORTH = {source.name: frozenset(other.name for other in SOURCES) for source in SOURCES}
@@ -92,7 +97,7 @@ def test_the_old_result_becomes_the_new_one(
     for case in cases(con, seed, linear):
         key = case.random.choice([*map(tuple, unique_keys(case.tree)), case.names()])
         try:
-            plan = maintain(case.tree, key, case.changed, Facts(worth=worth))
+            plan = maintain(case.tree, key, case.changed, Facts(types=types(case.tree), worth=worth))
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED", "ONE_ROW")  # noqa: PT017
             assert (refused.reason == "NOTHING_NEW") == (not case.changed)  # noqa: PT017
@@ -134,6 +139,12 @@ DELTAS = {
         ("r.id", "r.a"),
         of(ONE),
     ),
+    "a single row that all are compared to": (SemiJoin("semi", L, COUNTED, LESS), ("l.id",), of(ONE, HEAP)),
+    "unchanged groups compared to a single row": (
+        SemiJoin("semi", COUNTED_BY_A, COUNTED, LESS_ROWS),
+        ("l.a",),
+        of(HEAP),
+    ),
     "an unequal join to what is unchanged": (Join("left", L, R, NO_EQUALITY), ("l.id", "r.id", "r.a"), of(ONE)),
 }
 
@@ -153,6 +164,12 @@ UNITS = {
     "distinct": (Distinct(L), ("l.id",), of(ONE)),
     "union": (UnionAll((L,), ("x", "y", "z")), ("x",), of(ONE)),
     "explode": (Explode(L, condition("explode(array(`l.a`))"), ("e",), False), ("l.id",), of(ONE)),
+    "groups compared to a single row": (SemiJoin("semi", COUNTED_BY_A, COUNTED, LESS_ROWS), ("l.a",), of(ONE, HEAP)),
+    "unchanged groups that may differ for no reason": (
+        Join("left", L, Aggregate(H, ("h.a",), (("f", condition("first(`h.b`)")),)), condition("`l.a` = `h.a`")),
+        ("l.id",),
+        of(ONE),
+    ),
     "changed groups": (Join("left", L, Aggregate(H, ("h.a",), COUNT), condition("`l.a` = `h.a`")), ("l.id",), of(HEAP)),
 }
 
@@ -171,6 +188,12 @@ REFUSED = {
     "anti join to anything": ("EVERYTHING_AFFECTED", SemiJoin("anti", L, R, None), ("l.id",), of(TWO)),
     "one partition": ("EVERYTHING_AFFECTED", Window(L, (), RANK), ("l.id",), of(ONE)),
     "one group": ("EVERYTHING_AFFECTED", Join("inner", L, Aggregate(H, (), COUNT), None), ("l.id",), of(HEAP)),
+    "a single row that may differ for no reason": (
+        "EVERYTHING_AFFECTED",
+        SemiJoin("anti", L, Aggregate(H, (), (("n", condition("first(`h.a`)")),)), LESS),
+        ("l.id",),
+        of(HEAP),
+    ),
     "one row joined to all": ("EVERYTHING_AFFECTED", Join("inner", L, ONE_ROW, None), ("l.id",), of(ONE)),
 }
 

@@ -59,6 +59,7 @@ PAIRS = (("x", column("l.a")), ("y", column("l.b")))
 COPIES_AGAIN = (("s", column("again.a")), ("t", column("again.b")))
 COPIES = (("u", column("h.a")), ("v", column("h.b")))
 GROUPS = Aggregate(H, ("h.a",), (("n", condition("count(*)")), ("sum", condition("sum(`h.b`)"))))
+COUNTED = Aggregate(AGAIN, (), (("all", condition("count(*)")),))
 RANKED = Window(L, ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),))
 
 TREES: dict[str, Node] = {
@@ -83,6 +84,12 @@ TREES: dict[str, Node] = {
     "anti join": SemiJoin("anti", L, R, ON_MORE),
     "anti join to a key": SemiJoin("anti", R, L, TO_ONE),
     "semi join to a key": SemiJoin("semi", R, L, TO_ONE),
+    "semi join to a single row": SemiJoin("semi", L, COUNTED, condition("`l.a` < `all`")),
+    "anti join to a single row": SemiJoin("anti", GROUPS, COUNTED, condition("`h.a` = `all` - 2")),
+    "semi join to a single row, if it is there": SemiJoin(
+        "semi", R, Filter(COUNTED, condition("`all` <> 4")), condition("coalesce(`all`, 1) >= `r.b` or `r.b` is null")
+    ),
+    "semi join to any single row": SemiJoin("semi", R, Filter(COUNTED, condition("`all` > 3")), None),
     "left join to a key and more": Join("left", R, L, condition("`r.id` = `l.id` and `l.b` <= `r.b`")),
     "left join to groups of a key": Join("left", R, GROUPS, condition("`r.id` = `h.a`")),
     "groups": GROUPS,

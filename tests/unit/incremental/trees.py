@@ -120,6 +120,11 @@ def _load_pairs(con: duckdb.DuckDBPyConnection, source: Source, went: Iterable[A
     con.execute(f'create or replace view "{view}" as select * replace ({flags}) from "{view} of numbers"')
 
 
+def types(tree: Node) -> dict[str, str]:
+    """Sources hold whole numbers, and so does whatever is computed of them."""
+    return {name: "bigint" for node in walk(tree) for name in columns(node)}
+
+
 def given(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
     """Makes rows that trees read as `Given`."""
     _table(con, name, names, list(rows))
@@ -485,7 +490,20 @@ class Trees:
         return Project(joined, ((self._name(), merged), *((self._name(), column(name)) for name in kept)))
 
     def _semi(self, left: Node, right: Node) -> Node:
-        return SemiJoin(self.random.choice(("semi", "anti")), left, right, self._on(left, right))
+        """Also with one row that all others are compared to."""
+        if self.random.random() < 0.3:
+            right = self._single(right)
+            one, other = self._column(left), self._column(right)
+            on: exp.Expr | None = self.random.choice((exp.LTE(this=one, expression=other), self._on(left, right)))
+        else:
+            on = self._on(left, right)
+        return SemiJoin(self.random.choice(("semi", "anti")), left, right, on)
+
+    def _single(self, child: Node) -> Node:
+        """One row, or none where it is under a condition."""
+        calls = (exp.Count(this=exp.Star()), exp.Max(this=self._column(child)), exp.Sum(this=self._column(child)))
+        found: Node = Aggregate(child, (), ((self._name(), self.random.choice(calls)),))
+        return self._filter(found) if self.random.random() < 0.2 else found
 
     def _same_width(self, left: Node, right: Node) -> tuple[Node, Node, tuple[str, ...]]:
         width = min(len(columns(left)), len(columns(right)), 3)

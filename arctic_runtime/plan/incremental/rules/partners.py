@@ -24,7 +24,7 @@ def _affected_left(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> 
     """
     link = _linking(on, left, columns(left), right, ())
     reads = _own(right, used(link))
-    return SemiJoin("semi", left, present(of.touched(right, reads)), link) if reads else left
+    return SemiJoin("semi", left, with_partners(right, left, on, reads, of), link) if reads else left
 
 
 def _partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) -> tuple[Node, Node]:
@@ -33,7 +33,7 @@ def _partner_images(left: Node, right: Node, on: exp.Expr | None, of: Inputs) ->
     names = _once(pair.right for pair in pairs)
     if not names:
         return old(right, of), new(right)
-    changed = present(of.touched(right, names))
+    changed = with_partners(right, left, on, names, of)
     before, after = (restrict(image, names, changed, _null_safe(pairs)) for image in (old(right, of), new(right)))
     return before, after
 
