@@ -148,8 +148,13 @@ def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
 
 
 def _factors(history: Iterable[Past]) -> dict[Way, float]:
-    """By how much the last run of each way was off; less the more runs since have gone the other way."""
+    """By how much the better of the last two runs of each way was off: one may have been slow for what passes.
+
+    It is less the more runs since have gone the other way.
+    """
+    runs = tuple(history)
     found: dict[Way, float] = {}
-    for run in history:
-        found = {**{way: factor * FADES for way, factor in found.items()}, run.way: run.factor}
+    for way in {run.way for run in runs}:
+        places = [place for place, run in enumerate(runs) if run.way == way]
+        found[way] = min(runs[place].factor for place in places[-2:]) * FADES ** (len(runs) - 1 - places[-1])
     return found

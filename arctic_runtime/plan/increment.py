@@ -18,6 +18,7 @@ from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.shared import Shared, shared
+from arctic_runtime.plan.incremental.sizes import UNKNOWN_BYTES, Extent, Sizes
 from arctic_runtime.plan.incremental.slices import Slice, sliced
 from arctic_runtime.plan.incremental.totals import Totals, fingerprint
 from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
@@ -40,7 +41,7 @@ MOST_GROUPS = 100_000
 """Totals of more groups are not kept: each run writes all of them anew."""
 PAIRED_ROWS = 1_000_000
 """A table with more rows is not read twice, for what a changed row finds there now and for what it found before."""
-READ_AGAIN = 30_000_000
+READ_AGAIN = 10_000_000
 """Where terms of a plan read so many rows of a source that another has read, what all of them need is read once."""
 LAID_OVER_ROWS = 3_000_000
 """Of a table with more rows, and changes that are not merged, a plan's rows are found before changes are laid over."""
@@ -72,7 +73,8 @@ class Increment:
     """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
 
     `tree` is the query itself, of which `changed` is what has changed; its columns have the `types` that are known. The
-    maintenance reads the `slices`, in whose order they are made, and both read what is `shared`.
+    maintenance reads the `slices`, in whose order they are made, and both read what is `shared`. Of joins they tell
+    which side is small; not so what follows from affected keys, which are not counted yet.
     """
 
     maintenance: Maintenance
@@ -169,8 +171,37 @@ def increment(
         maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
     tree, told = shared(_following(maintenance))
     tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows)
-    kept = _following_by(maintenance, tree)
-    return Increment(kept, analysed.outputs, key, analysed.tree, sources, slices, told, analysed.types)
+    found = Increment(
+        _following_by(maintenance, tree), analysed.outputs, key, analysed.tree, sources, slices, told, analysed.types
+    )
+    return _sized(found, known_sizes(upstreams, windows))
+
+
+def _sized(found: Increment, sizes: Sizes) -> Increment:
+    """The same, told which sides of its joins are small."""
+    told, parts = [], []
+    for one in found.shared:
+        told.append(replace(one, rows=sizes.told(one.rows)))
+        sizes = sizes.with_given(one.name, sizes.rows(one.rows))
+    for part in found.slices:
+        wanted = tuple(replace(one, values=sizes.told(one.values)) for one in part.wanted)
+        parts.append(replace(part, wanted=wanted))
+        sizes = sizes.with_part(part)
+    return replace(found, maintenance=_sized_by(found.maintenance, sizes), slices=tuple(parts), shared=tuple(told))
+
+
+def known_sizes(upstreams: Upstreams, windows: Mapping[str, Window]) -> Sizes:
+    """What the sources' commits tell of how much is read."""
+    found: dict[TableName, Extent] = {}
+    for source, state in upstreams.states.items():
+        if state is not None:
+            images = 2 if state.kind == "changes" else 1
+            values = images * len(plain_columns(state.columns)) * sum(commit.rows for commit in state.commits)
+            told = sum(commit.bytes for commit in state.commits)
+            found[state.name] = Extent(
+                state.rows, state.rows_in(windows[source]), told / values if values else UNKNOWN_BYTES
+            )
+    return Sizes(found)
 
 
 def _given(trees: Iterable[Node]) -> set[str]:
@@ -206,6 +237,13 @@ def _following(maintenance: Maintenance) -> Node:
             return moved
         case Units(affected):
             return affected
+
+
+def _sized_by(maintenance: Maintenance, sizes: Sizes) -> Maintenance:
+    match maintenance:
+        case Totals(result=result, was=was):
+            maintenance = replace(maintenance, result=sizes.told(result), was=sizes.told(was))
+    return _following_by(maintenance, sizes.told(_following(maintenance)))
 
 
 def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:

@@ -19,7 +19,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.declared import Declared
-from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, without_totals
+from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, known_sizes, without_totals
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
@@ -199,6 +199,7 @@ class Computation:
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
+        new = known_sizes(self.upstreams, self.decision.windows).with_given(AFFECTED, count).told(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
 

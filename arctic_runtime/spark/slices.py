@@ -10,6 +10,7 @@ from operator import or_
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
@@ -20,7 +21,7 @@ from arctic_runtime.plan.incremental.tree import WEIGHT, Image, columns
 from arctic_runtime.spark.bounds import bounds
 from arctic_runtime.spark.frames import Hold, as_key, column, match
 from arctic_runtime.spark.images import rows_at
-from arctic_runtime.spark.statement import expression, name
+from arctic_runtime.spark.statement import Sql, expression, name
 
 MOST_VALUES = 2_000_000
 """Up to so many values that are looked for in a source are held in the memory of every executor."""
@@ -58,11 +59,13 @@ def register(
         sought = tuple(_sought(spark, part.wanted, hold))
         source, window = upstreams.states[str(part.source)], windows[str(part.source)]
         assert source is not None
+        where = expression(part.condition or exp.true())
         if sum(one.count for one in sought) <= MOST_VALUES:
             fields = tuple(dict.fromkeys((*(source.key or ()), *columns(part.whole))))
-            rows = rows_at(spark, source, window.end, partial(_held, fields=fields, sought=sought, hold=hold))
+            found = partial(_held, fields=fields, where=where, sought=sought, hold=hold)
+            rows = rows_at(spark, source, window.end, found)
         else:
-            rows = rows_at(spark, source, window.end)
+            rows = rows_at(spark, source, window.end).where(where)
         _register(spark, part, rows.select(*map(column, columns(part.whole))))
 
 
@@ -77,9 +80,14 @@ def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterat
         yield _Sought(fields, any(one.null_safe for one in found), values, values.count())
 
 
-def _held(rows: DataFrame, fields: Iterable[str], sought: Sequence[_Sought], hold: Hold) -> DataFrame:
-    """The rows that are found, computed once: Spark would find them in a base after changes are laid over all of it."""
-    return hold(_found(rows.select(*map(column, fields)), sought))
+def _held(rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold) -> DataFrame:
+    """The rows that are found, computed at once, so that Spark knows how few they are.
+
+    Otherwise it would also find them in a base after changes are laid over all of it.
+    """
+    found = hold(_found(rows.select(*map(column, fields)).where(where), sought))
+    found.count()
+    return found
 
 
 def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:

@@ -11,6 +11,7 @@ import pytest
 
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
+from arctic_runtime.plan.incremental import sizes
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.spark import bounds, compute, execute, images, increments, slices, totals
 from tests.spark.warehouse import Warehouse, sorted_rows
@@ -144,6 +145,7 @@ LARGE = (
     (compute, "LARGE_SOURCES"),
     (compute, "ROWS_IN_ONE_PART"),
     (images, "HELD_ROWS"),
+    (sizes, "MOVED_ROWS"),
 )
 
 

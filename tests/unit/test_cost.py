@@ -87,12 +87,15 @@ def test_a_row_that_is_looked_at_costs_less_than_one_that_is_computed_with() -> 
     assert ROW_SECONDS["incremental"] < ROW_SECONDS["full"]
 
 
-def test_a_way_is_put_right_by_how_long_it_took_the_last_time() -> None:
+@pytest.mark.parametrize(
+    ("taken", "times"), [((6.0,), 3), ((1.0, 6.0), 0.5), ((6.0, 8.0), 3), ((1.0, 6.0, 8.0), 3), ((6.0, 8.0, 1.0), 0.5)]
+)
+def test_a_way_is_put_right_by_the_better_of_its_last_two_runs(taken: tuple[float, ...], times: float) -> None:
     plan = (scan(FACTS, "delta"), scan(PLACES, "new"))
     first = ways(*plan)
-    slow = ways(*plan, history=(Past("incremental", 1.0, 2.0), Past("incremental", 6.0, 2.0)))
-    assert slow["incremental"].seconds == pytest.approx(3 * first["incremental"].seconds, abs=0.01)
-    assert slow["full"] == first["full"]
+    then = ways(*plan, history=tuple(Past("incremental", seconds, 2.0) for seconds in taken))
+    assert then["incremental"].seconds == pytest.approx(times * first["incremental"].seconds, abs=0.01)
+    assert then["full"].seconds == pytest.approx(min(1, times) * first["full"].seconds, abs=0.01)
 
 
 def test_a_way_that_was_never_gone_is_thought_to_be_as_fast_as_the_other_and_no_slower_than_estimated() -> None:

@@ -47,7 +47,7 @@ SURFACE = {
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
-    "is_keyed tells_old_rows without_totals",
+    "is_keyed known_sizes tells_old_rows without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.joins": "NO_NODES Placement describe_joins",
@@ -59,10 +59,11 @@ SURFACE = {
     "plan.incremental.render": "input_name query render",
     "plan.incremental.repeatable": "is_repeatable",
     "plan.incremental.shared": "Shared shared",
+    "plan.incremental.sizes": "Extent MOVED_ROWS SENT_BYTES SENT_ROWS Sizes UNKNOWN_BYTES",
     "plan.incremental.slices": "Slice Wanted sliced",
     "plan.incremental.totals": "LOST ROWS TOTALS Totals fingerprint of_totals possible_totals totals",
     "plan.incremental.tree": "Aggregate Distinct Explode Filter Given HAS_AFTER HAS_BEFORE Image Join Node OneRow "
-    "Project Scan SemiJoin SetOperation UnionAll WEIGHT Window before beside children columns "
+    "Project Scan SemiJoin SetOperation Side UnionAll WEIGHT Window before beside children columns "
     "map_children scans sources walk",
     "plan.incremental.unique": "is_one_partner is_unique unique_keys",
     "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "

@@ -31,11 +31,13 @@ from arctic_runtime.plan.increment import (
     check_maintained,
     increment,
     is_keyed,
+    known_sizes,
 )
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.tree import scans
+from arctic_runtime.plan.incremental.sizes import MOVED_ROWS, SENT_BYTES, UNKNOWN_BYTES
+from arctic_runtime.plan.incremental.tree import Join, scans, walk
 
 TABLE = TableName("lake", "dwd", "orders")
 UP, OTHER = TableName("lake", "ods", "up"), TableName("lake", "ods", "other")
@@ -333,6 +335,31 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     assert [scan.image for scan in found.followed if scan.source == UP].count("new") == (1 if is_sliced else 2)
     assert {scan.source for scan in found.followed} == {UP, OTHER}
     assert found.describe()[1].endswith("lake.ods.up is read once") == is_sliced
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "sent"),
+    [
+        (MOVED_ROWS + 1, 100, "left"),
+        (MOVED_ROWS, 100, None),
+        (MOVED_ROWS + 1, 100 * SENT_BYTES, None),
+    ],
+)
+def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_are(
+    rows: int, size: int, sent: str | None
+) -> None:
+    """Unless the commits say that they are large."""
+    source = a_source()
+    up = keyed(replace(source, commits=tuple(replace(commit, bytes=size) for commit in source.commits)))
+    other = keyed(a_source((1,), OTHER, rows=rows))
+    found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
+    assert [node.sent for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [sent]
+
+
+def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_are() -> None:
+    source = replace(a_source(), commits=())
+    sizes = known_sizes(upstreams(source), windows(source))
+    assert sizes.extents[UP].value_bytes == UNKNOWN_BYTES
 
 
 @pytest.mark.parametrize(

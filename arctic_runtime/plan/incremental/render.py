@@ -23,6 +23,7 @@ from arctic_runtime.plan.incremental.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    Side,
     UnionAll,
     Window,
     beside,
@@ -54,14 +55,10 @@ def query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
             return _select(_named(value, name) for name, value in expressions).from_(_input(child, "t"), copy=False)
         case Filter(child=child, condition=condition):
             return _all().from_(_input(child, "t"), copy=False).where(condition.copy(), copy=False)
-        case Join(kind=kind, left=left, right=right, on=on):
-            joined = exp.Join(this=_input(right, "r"), **_JOINS[kind], on=on.copy() if on else exp.true())
-            return _all().from_(_input(left, "l"), copy=False).join(joined, copy=False)
-        case SemiJoin(kind=kind, left=left, right=right, on=on):
-            joined = exp.Join(
-                this=_input(right, "r"), side="LEFT", kind=kind.upper(), on=on.copy() if on else exp.true()
-            )
-            return _all().from_(_input(left, "l"), copy=False).join(joined, copy=False)
+        case Join(kind=kind):
+            return _joined(node, **_JOINS[kind])
+        case SemiJoin(kind=kind):
+            return _joined(node, side="LEFT", kind=kind.upper())
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
             found = [*(column(key) for key in keys), *(_named(value, name) for name, value in aggregates)]
             return (
@@ -90,6 +87,19 @@ _JOINS: dict[str, dict[str, str]] = {
     "left": {"side": "LEFT"},
     "full": {"side": "FULL"},
 }
+
+
+_SIDES: dict[Side, str] = {"left": "l", "right": "r"}
+
+
+def _joined(node: Join | SemiJoin, **kind: str) -> exp.Select:
+    on = node.on.copy() if node.on else exp.true()
+    joined = exp.Join(this=_input(node.right, _SIDES["right"]), on=on, **kind)
+    found = _all().from_(_input(node.left, _SIDES["left"]), copy=False).join(joined, copy=False)
+    if node.sent:
+        sent = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(_SIDES[node.sent])])
+        found.set("hint", exp.Hint(expressions=[sent]))
+    return found
 
 
 def _table(name: str) -> exp.Table:

@@ -6,14 +6,16 @@ they look for there can be told beforehand, so that one reading finds the rows f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sqlglot import exp
 from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.conditions import Equality, equalities, plain
-from arctic_runtime.plan.incremental.expressions import column
+from arctic_runtime.plan.incremental.conditions import Equality, conjunction, conjuncts, equalities, plain, replaced
+from arctic_runtime.plan.incremental.expressions import column, form, parts
+from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.semi import is_judged_otherwise
 from arctic_runtime.plan.incremental.rules.terms import project, select
@@ -42,6 +44,12 @@ from arctic_runtime.plan.incremental.tree import (
 _MOST_LOOKS = 3
 """A source that has to be looked at more often, since each look tells what the next one is for, is read as a whole."""
 
+_COMPARISONS = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam),
+    *(exp.Paren, exp.And, exp.Or, exp.Not),
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Between, exp.In, exp.Is),
+)
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -57,12 +65,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a source that are `wanted` in one way at least, which are given to trees in the place of `scans`."""
+    """The rows of a source that are `wanted` in one way at least, which are given to trees in the place of `scans`.
+
+    Of these rows no more are needed than those for which `condition`, in the source's own columns, is true.
+    """
 
     source: TableName
     name: str
     wanted: tuple[Wanted, ...]
     scans: tuple[Scan, ...]
+    condition: exp.Expr | None = None
 
     @property
     def images(self) -> dict[Image, str]:
@@ -135,7 +147,8 @@ def _slices(
     if helpers:
         found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
     read = tuple(scan for tree in trees for scan in _read(tree, source))
-    return (*helpers, Slice(source, f"__arctic_part_{first + len(helpers)}", found, read))
+    part = Slice(source, f"__arctic_part_{first + len(helpers)}", found, read, _condition(trees, source))
+    return (*helpers, part)
 
 
 def _wanted(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Wanted, ...] | None:
@@ -155,6 +168,31 @@ def _wanted(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tu
 def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
     """Where a tree reads rows of a source, not only its changes."""
     return tuple(scan for scan in scans(tree) if scan.source == source and scan.reads_rows)
+
+
+def _condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
+    """What is a condition wherever a source's rows are read, in the source's own columns; None if nothing is.
+
+    Of all rows no more is asked than comparisons: it costs less to look for a row than to match a pattern with it.
+    """
+    found = [{form(part): part for part in told} for tree in trees for told in _conditions(pushed_down(tree), source)]
+    common = set(found[0]).intersection(*found[1:])
+    return conjunction(part for made, part in found[0].items() if made in common and _compares(part))
+
+
+def _compares(condition: exp.Expr) -> bool:
+    return all(isinstance(part, _COMPARISONS) for part in parts(condition))
+
+
+def _conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
+    """The conditions that each reading of a source's rows is under."""
+    scan, told = (node.child, conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
+    if not isinstance(scan, Scan):
+        for child in children(node):
+            yield from _conditions(child, source)
+    elif scan.source == source and scan.reads_rows:
+        own = {name: column(field) for name, field in scan.fields}
+        yield tuple(replaced(part, own) for part in told)
 
 
 class _AllOfIt(Exception):

@@ -28,6 +28,9 @@ Image = Literal["new", "old", "either", "delta", "pair"]
 """A source as of the end of its window, as of its start, a superset of both; what came and went, with weights; or a
 row for each key that changed, as it is now and as it was, with the key in both."""
 
+Side = Literal["left", "right"]
+"""Of a join."""
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -81,23 +84,26 @@ class Filter:
 class Join:
     """Pairs of rows for which `on` is true; left and full joins keep rows without a partner. No `on`: all pairs.
 
-    A right join is a left join with its sides exchanged.
+    A right join is a left join with its sides exchanged. The rows of the side `sent` are so few that each task gets
+    them all; None leaves the way to the engine.
     """
 
     kind: Literal["inner", "left", "full"]
     left: Node
     right: Node
     on: exp.Expr | None
+    sent: Side | None = None
 
 
 @dataclass(frozen=True)
 class SemiJoin:
-    """The rows on the left that have a partner on the right (`semi`), or none (`anti`)."""
+    """The rows on the left that have a partner on the right (`semi`), or none (`anti`); `sent` is as of a join."""
 
     kind: Literal["semi", "anti"]
     left: Node
     right: Node
     on: exp.Expr | None
+    sent: Side | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from arctic_runtime.plan.incremental.conditions import conjunction, same
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
 from arctic_runtime.plan.incremental.rules.terms import present
 from arctic_runtime.plan.incremental.slices import Slice, Wanted, sliced
-from arctic_runtime.plan.incremental.tree import Given, Image, Join, Node, Scan, SemiJoin, columns, scans, walk
+from arctic_runtime.plan.incremental.tree import Filter, Given, Image, Join, Node, Scan, SemiJoin, columns, scans, walk
 from tests.unit.incremental import duck
 from tests.unit.incremental.trees import (
     HEAP,
@@ -52,7 +52,8 @@ def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
 def _least(con: duckdb.DuckDBPyConnection, part: Slice, image: Image) -> Bag:
     source = SOURCE[part.source]
     whole = Scan(source.name, tuple((name, name) for name in source.fields), source.key, image)
-    found = {row for one in part.wanted for row in rows(con, _found(whole, one))}
+    needed = whole if part.condition is None else Filter(whole, part.condition)
+    found = {row for one in part.wanted for row in rows(con, _found(needed, one))}
     return Counter({row: copies for row, copies in rows(con, whole).items() if row in found})
 
 
@@ -110,3 +111,27 @@ def test_rows_that_are_read_whatever_has_changed_are_not_parted() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` < `h.a`"))
     plan = present(delta(tree, ALL))
     assert sliced((plan,), (HEAP.name,)) == ((plan,), ())
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "common"),
+    [
+        ("`t.b` > 1", "`u.b` > 1", "`b` > 1"),
+        ("`t.b` > 1 and `t.id` = 2", "`u.id` = 2 and `u.a` = 1", "`id` = 2"),
+        ("`t.b` > 1", "`u.b` > 2", None),
+        ("`t.b` > 1", "true", None),
+        ("`t.b` like 'a%' and `t.a` = 1", "`u.b` like 'a%' and `u.a` = 1", "`a` = 1"),
+        (
+            "`t.b` between 1 and cast('2' as int)",
+            "`u.b` between 1 and cast('2' as int)",
+            "`b` BETWEEN 1 AND CAST('2' AS INT)",
+        ),
+        ("cast(length(`t.b`) as int) > 1", "cast(length(`u.b`) as int) > 1", None),
+    ],
+)
+def test_of_a_part_no_rows_are_needed_that_no_reading_lets_through(own: str, others: str, common: str | None) -> None:
+    one, other = Filter(TWO.scan("t"), condition(own)), Filter(TWO.scan("u"), condition(others))
+    first = Join("inner", one, ONE.scan("o"), condition("`t.a` = `o.id`"))
+    tree = Join("inner", first, other, condition("`o.id` = `u.a`"))
+    _, (part,) = sliced((present(delta(tree, frozenset({ONE.name}))),), (TWO.name,))
+    assert (None if part.condition is None else part.condition.sql(dialect="spark")) == common
