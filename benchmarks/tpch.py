@@ -55,6 +55,9 @@ UPDATES = {
 
 PLAIN = f"lake.{NAMESPACE}.plain"
 
+HEAP = {"spark.driver.memory": "4500m"}
+"""Java takes more than its heap, over a gigabyte of it to read and write Parquet files."""
+
 
 @dataclass
 class Times:
@@ -81,7 +84,7 @@ class Times:
 
 def measure(scale: float, rounds: int = 2) -> list[Measurement]:
     """How the queries compare one by one and together; 1 is some 6 million order lines."""
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0) as bench:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0, HEAP) as bench:
         texts, columns = _generate(Path(folder), scale)
         tables = [keyed_table(_name, table, columns[table]) for table in KEYS]
         for model in tables:

@@ -53,6 +53,17 @@ _READ_ONLY = (
     "AccessDenied",
     "Access Denied",
 )
+_TOO_LARGE_TO_SEND = (
+    "Not enough memory to build and broadcast",
+    "Cannot broadcast the table",
+    "Could not execute broadcast",
+    "spark.driver.maxResultSize",
+)
+
+
+def was_too_large_to_send(error: Exception) -> bool:
+    """Whether Spark gave up since a side of a join, which it was told to send to all tasks, was too large for that."""
+    return any(sign in str(error) for sign in _TOO_LARGE_TO_SEND)
 
 
 def retried(action: Callable[[], T]) -> T:

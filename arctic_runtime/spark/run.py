@@ -28,12 +28,13 @@ from arctic_runtime.observe import observe_source
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
-from arctic_runtime.plan.increment import CHANGELOG, Upstreams
+from arctic_runtime.plan.increment import CHANGELOG, Upstreams, known_sizes, untold
+from arctic_runtime.plan.incremental.sizes import Sizes
 from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
-from arctic_runtime.spark.commit import retried
+from arctic_runtime.spark.commit import SPARK_ERRORS, retried, was_too_large_to_send
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform, settings
@@ -126,21 +127,39 @@ class Run(Look):
         step = AppendChanges(
             self.model.table.changes, context.state.changes.head.snapshot, decision.mode, decision.reason
         )
-        summary = self._summary(context, decision, upstreams)
-        begun = _begun(decision)
-        beside = Parallel(context.spark)
-        computation = Computation(context, decision, query, shape, upstreams, beside, self.request.schema_only)
-        with self.timed("changes"), computation.held(), beside:
+        summary, begun = self._summary(context, decision, upstreams), _begun(decision)
+
+        def append(decision: Decision, sizes: Sizes) -> Appended:
+            beside, is_empty = Parallel(context.spark), self.request.schema_only
+            computation = Computation(context, decision, query, shape, upstreams, beside, is_empty, sizes)
+            return self._append(step, computation, summary, begun)
+
+        with self.timed("changes"):
+            if decision.increment is None:
+                return append(decision, Sizes())
+            try:
+                return append(decision, known_sizes(upstreams, decision.windows))
+            except SPARK_ERRORS as error:
+                if not was_too_large_to_send(error):
+                    raise
+            return append(replace(decision, increment=untold(decision.increment)), Sizes())
+
+    def _append(
+        self, step: AppendChanges, computation: Computation, summary: Mapping[str, str], begun: Mapping[str, str]
+    ) -> Appended:
+        """Computes the change rows and commits them; what had `begun` is said of what is computed as it was decided."""
+        context, beside = computation.context, computation.beside
+        with computation.held(), beside:
             found = computation.compute()
 
             def confirm() -> None:
                 beside.wait()
                 if not found.is_pinned:
-                    self._confirm(upstreams)
+                    self._confirm(computation.upstreams)
 
             said = {**summary, **found.summary, **(begun if found.as_decided else {})}
             with settings(context.spark, looking_up(found.keys)):
-                return append_changes(step, context, found.rows, shape, said, found.is_gathered, confirm)
+                return append_changes(step, context, found.rows, computation.shape, said, found.is_gathered, confirm)
 
     def _confirm(self, upstreams: Upstreams) -> None:
         """A query reads its upstreams as they are when it runs, so the offsets are right only if they stood still."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.plan.incremental import sizes
+from arctic_runtime.spark import run
 from arctic_runtime.spark.compaction import split
 from tests.spark.warehouse import Warehouse
 
@@ -86,3 +88,32 @@ def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys:
     (line,) = lake.make_run(joined).explain().joins
     assert f"{models[1].table} has changes that are not merged yet" in line
     assert is_shuffled(lake, joined.sql, capsys)
+
+
+def test_what_turns_out_too_large_to_be_sent_to_all_tasks_is_moved_instead(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a few changed rows have most rows of another table as partners, and Spark runs out of memory."""
+    monkeypatch.setattr(sizes, "MOVED_ROWS", 0)
+    judged: list[bool] = []
+
+    def judge(error: Exception) -> bool:
+        judged.append(was_too_large(error))
+        return judged[-1]
+
+    was_too_large = run.was_too_large_to_send
+    monkeypatch.setattr(run, "was_too_large_to_send", judge)
+    a, b = (lake.model(name, SQL.replace("{s}", f"{{of_{name}}}"), primary_key="id") for name in ("a", "b"))
+    joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.k = b.id", primary_key="id")
+    for name in ("of_a", "of_b"):
+        lake.load(name, ROWS, "id int, k int, v bigint")
+    session = lake.environment.session()
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    for model in (a, b, joined):
+        lake.run(model, lambda: session)
+    lake.load("of_a", [*ROWS[2:], (0, 5, 0)], "id int, k int, v bigint")
+    lake.run(a, lambda: session)
+    session.conf.set("spark.sql.maxBroadcastTableSize", "1b")
+    assert lake.run(joined, lambda: session).mode == "incremental"
+    assert judged == [True]
+    assert sorted(lake.rows(joined)) == [(0, 5), *((i, i % 97) for i in range(2, 300))]

@@ -47,7 +47,7 @@ SURFACE = {
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
-    "is_keyed known_sizes tells_old_rows without_totals",
+    "is_keyed known_sizes tells_old_rows untold without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
     "plan.incremental.joins": "NO_NODES Placement describe_joins",

@@ -32,6 +32,7 @@ from arctic_runtime.plan.increment import (
     increment,
     is_keyed,
     known_sizes,
+    untold,
 )
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
@@ -354,6 +355,8 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
     other = keyed(a_source((1,), OTHER, rows=rows))
     found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
     assert [node.sent for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [sent]
+    doubted = untold(found)
+    assert [node.sent for tree in doubted.trees for node in walk(tree) if isinstance(node, Join)] == [None]
 
 
 def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_are() -> None:
