@@ -19,7 +19,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.declared import Declared
-from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, without_totals
+from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, known_sizes, without_totals
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
@@ -82,8 +82,8 @@ class Computed:
 class Computation:
     """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided.
 
-    What is done `beside` has to be done before the change rows are published. `sizes` are those of what a plan reads,
-    as far as joins are to go by them.
+    What is done `beside` has to be done before the change rows are published. Joins are told which of their sides are
+    small if `is_told`.
     """
 
     context: Context
@@ -93,7 +93,7 @@ class Computation:
     upstreams: Upstreams
     beside: Parallel
     schema_only: bool = False
-    sizes: Sizes = field(default_factory=Sizes)
+    is_told: bool = True
     _held: list[DataFrame] = field(default_factory=list)
     _sliced: list[Slice] = field(default_factory=list)
     _told: list[Shared] = field(default_factory=list)
@@ -202,7 +202,8 @@ class Computation:
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             return self._given_up()
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
-        new = self.sizes.with_given(AFFECTED, count).told(new)
+        sizes = known_sizes(self.upstreams, self.decision.windows) if self.is_told else Sizes()
+        new = sizes.with_given(AFFECTED, count).told(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
 

@@ -28,8 +28,7 @@ from arctic_runtime.observe import observe_source
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
-from arctic_runtime.plan.increment import CHANGELOG, Upstreams, known_sizes, untold
-from arctic_runtime.plan.incremental.sizes import Sizes
+from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
 from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
@@ -129,20 +128,20 @@ class Run(Look):
         )
         summary, begun = self._summary(context, decision, upstreams), _begun(decision)
 
-        def append(decision: Decision, sizes: Sizes) -> Appended:
-            beside, is_empty = Parallel(context.spark), self.request.schema_only
-            computation = Computation(context, decision, query, shape, upstreams, beside, is_empty, sizes)
+        def append(decision: Decision, is_told: bool) -> Appended:
+            beside = Parallel(context.spark)
+            computation = Computation(
+                context, decision, query, shape, upstreams, beside, self.request.schema_only, is_told
+            )
             return self._append(step, computation, summary, begun)
 
         with self.timed("changes"):
-            if decision.increment is None:
-                return append(decision, Sizes())
             try:
-                return append(decision, known_sizes(upstreams, decision.windows))
+                return append(decision, is_told=True)
             except SPARK_ERRORS as error:
-                if not was_too_large_to_send(error):
+                if decision.increment is None or not was_too_large_to_send(error):
                     raise
-            return append(replace(decision, increment=untold(decision.increment)), Sizes())
+            return append(replace(decision, increment=untold(decision.increment)), is_told=False)
 
     def _append(
         self, step: AppendChanges, computation: Computation, summary: Mapping[str, str], begun: Mapping[str, str]
