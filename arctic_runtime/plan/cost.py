@@ -41,6 +41,11 @@ MANY_SCANS = 10
 WORTH_SECONDS = 0.5
 """Small tables are computed in full once a run has shown that this takes so much less than to follow their changes."""
 
+TRIED_WITHIN = 1.2
+"""Changes that were never followed are followed once where that is thought to take no more than so many times as long
+as computing everything: estimates are no nearer than that, and one run tells all that come after it.
+"""
+
 FADES = 0.98
 """What an estimate that was found too low loses with every run that goes the other way, so that it is tried again."""
 

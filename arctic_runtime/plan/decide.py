@@ -13,7 +13,7 @@ from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, Ta
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
-from arctic_runtime.plan.cost import MANY_SCANS, WORTH_SECONDS, Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
@@ -303,15 +303,17 @@ def _decide_state(
 def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past]) -> bool:
     """Whether computing everything is the cheaper way.
 
-    Of small tables a run has to have shown it, and clearly; and their rows must not differ for no reason, as a sum of
-    floats may.
+    Where both are near to each other a run has to have shown it. Of small tables too, and clearly; and their rows must
+    not differ for no reason, as a sum of floats may.
     """
     best, *others = ways
     if best.way != "full":
         return False
-    if best.rows > LARGE_SOURCES or any(other.scans > best.scans + MANY_SCANS for other in others):
+    if any(other.scans > best.scans + MANY_SCANS for other in others):
         return True
     was_followed = any(run.way == "incremental" for run in past)
+    if best.rows > LARGE_SOURCES:
+        return was_followed or any(other.seconds > best.seconds * TRIED_WITHIN for other in others)
     is_worth_it = all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
     return was_followed and is_worth_it and found.is_repeatable
 

@@ -39,7 +39,7 @@ SURFACE = {
     "small_limit",
     "plan.configure": "KEYS configure read_size user_keys",
     "plan.cost": "AGAIN_SECONDS CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
-    "SCAN_SECONDS WORTH_SECONDS Way estimates",
+    "SCAN_SECONDS TRIED_WITHIN WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request SCHEMA_ONLY "
     "STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",

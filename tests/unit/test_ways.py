@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
 from arctic_runtime.plan import cost
 from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.cost import Way
 from arctic_runtime.plan.decide import ESTIMATED, MODE, STARTED, decide
 from tests.unit.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 
@@ -60,6 +63,39 @@ def test_what_runs_took_decides_the_next_one(mode: str, seconds: int, then: str)
     assert decision.mode == then
 
 
+@pytest.mark.parametrize(
+    ("rows", "past", "mode"),
+    [
+        (6_000_000, [], "incremental"),
+        (6_000_000, ["full", "full"], "incremental"),
+        (6_000_000, ["incremental", "full"], "full"),
+        (3_000_000, [], "full"),
+    ],
+)
+def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_little_longer(
+    rows: int, past: list[Way], mode: str
+) -> None:
+    model = a_model(WEEKS)
+    upstreams = replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
+    estimated = {
+        found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
+    }
+    runs = [(way, estimated[way]) for way in past]
+    decision = decide(model, after(model, runs, estimated), upstreams, RUN_AGAIN)
+    assert decision.ways[0].way == "full"
+    assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
+
+
+def after(model: Model, runs: Sequence[tuple[Way, float]], estimated: Mapping[Way, float]) -> TableState:
+    """A table after runs that went a way and took so many seconds, where so many had been `estimated`."""
+    state = built(model, READ_BOTH)
+    assert state.changes is not None
+    (made,) = state.changes.commits
+    told = ({STARTED: f"{-1000 * seconds:.0f}", ESTIMATED: f"{estimated[way]}", MODE: way} for way, seconds in runs)
+    commits = [replace(made, at_ms=0, summary={**made.summary, **said}) for said in told]
+    return replace(state, changes=replace(state.changes, commits=tuple(commits) or state.changes.commits))
+
+
 GROUPS = "select id % 7 as id, {} as found from ods.other group by id % 7"
 
 
@@ -74,7 +110,7 @@ GROUPS = "select id % 7 as id, {} as found from ods.other group by id % 7"
     ],
 )
 def test_small_tables_are_computed_in_full_once_following_them_took_clearly_longer(
-    monkeypatch: pytest.MonkeyPatch, sql: str, took: list[tuple[str, float]], then: str
+    monkeypatch: pytest.MonkeyPatch, sql: str, took: list[tuple[Way, float]], then: str
 ) -> None:
     """Unless the order in which rows are read could make rows differ that nothing changed."""
     monkeypatch.setattr(decisions, "WORTH_SECONDS", cost.WORTH_SECONDS)
@@ -83,19 +119,7 @@ def test_small_tables_are_computed_in_full_once_following_them_took_clearly_long
     estimated = {
         found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
     }
-    state = built(model, READ_BOTH)
-    assert state.changes is not None
-    (made,) = state.changes.commits
-    commits = [
-        replace(
-            made,
-            at_ms=0,
-            summary={**made.summary, STARTED: f"{-1000 * seconds:.0f}", ESTIMATED: f"{estimated[mode]}", MODE: mode},
-        )
-        for mode, seconds in took
-    ]
-    state = replace(state, changes=replace(state.changes, commits=tuple(commits)))
-    decision = decide(model, state, upstreams, RUN_AGAIN)
+    decision = decide(model, after(model, took, estimated), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (then, "COST" if then == "full" else "CHANGES")
 
 
