@@ -294,28 +294,34 @@ def _decide_state(
         return Decision("unchanged", "NOTHING_NEW", windows)
     past = _past(state)
     ways = estimates(upstreams.states, windows, found.followed, _rows(state), past)
-    if model.config.refresh == "auto" and _saves_in_full(ways, found, past):
+    if model.config.refresh == "auto" and _saves_in_full(ways, found, past, _was_tried(state)):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
 
 
-def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past]) -> bool:
+def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past], was_tried: bool) -> bool:
     """Whether computing everything is the cheaper way.
 
-    Where both are near to each other a run has to have shown it. Of small tables too, and clearly; and their rows must
-    not differ for no reason, as a sum of floats may.
+    Where both are near to each other a run has to have shown it, or to have found out that changes can't be followed.
+    Of small tables one has to have shown it too, and clearly; and their rows must not differ for no reason, as a sum of
+    floats may.
     """
     best, *others = ways
     if best.way != "full":
         return False
     if any(other.scans > best.scans + MANY_SCANS for other in others):
         return True
-    was_followed = any(run.way == "incremental" for run in past)
     if best.rows > LARGE_SOURCES:
-        return was_followed or any(other.seconds > best.seconds * TRIED_WITHIN for other in others)
+        return was_tried or any(other.seconds > best.seconds * TRIED_WITHIN for other in others)
+    was_followed = any(run.way == "incremental" for run in past)
     is_worth_it = all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
     return was_followed and is_worth_it and found.is_repeatable
+
+
+def _was_tried(state: TableState) -> bool:
+    """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
+    return state.changes is not None and any(of.summary.get(MODE) == "incremental" for of in state.changes.commits)
 
 
 def _past(state: TableState) -> list[Past]:

@@ -86,6 +86,14 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
 
+def test_following_that_was_given_up_is_not_tried_again_in_each_run() -> None:
+    """It found out that most rows differ, and tells no seconds."""
+    model = a_model(WEEKS)
+    upstreams = replace(LARGE, states={name: replace(of, rows=6_000_000) for name, of in LARGE.states.items() if of})
+    decision = decide(model, built(model, READ_BOTH, **{MODE: "incremental"}), upstreams, RUN_AGAIN)
+    assert (decision.mode, decision.reason) == ("full", "COST")
+
+
 def after(model: Model, runs: Sequence[tuple[Way, float]], estimated: Mapping[Way, float]) -> TableState:
     """A table after runs that went a way and took so many seconds, where so many had been `estimated`."""
     state = built(model, READ_BOTH)
