@@ -13,6 +13,7 @@ from arctic_runtime.plan import cost
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.cost import Way
 from arctic_runtime.plan.decide import ESTIMATED, MODE, STARTED, decide
+from arctic_runtime.plan.increment import Upstreams
 from tests.unit.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 
 WEEKS = "select o.id, u.id as found from ods.other as o join ods.up as u on u.id % 7 = o.id % 7"
@@ -46,7 +47,7 @@ def test_a_large_query_whose_changes_cost_more_to_follow_is_computed_in_full(
     refresh: str, rows: int, mode: str
 ) -> None:
     model = a_model(WEEKS, refresh=refresh)
-    upstreams = replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
+    upstreams = having(rows)
     decision = decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
     assert {found.way for found in decision.ways} == {"full", "incremental"}
@@ -76,10 +77,8 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
     rows: int, past: list[Way], mode: str
 ) -> None:
     model = a_model(WEEKS)
-    upstreams = replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
-    estimated = {
-        found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
-    }
+    upstreams = having(rows)
+    estimated = estimates(model, upstreams)
     runs = [(way, estimated[way]) for way in past]
     decision = decide(model, after(model, runs, estimated), upstreams, RUN_AGAIN)
     assert decision.ways[0].way == "full"
@@ -89,9 +88,19 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
 def test_following_that_was_given_up_is_not_tried_again_in_each_run() -> None:
     """It found out that most rows differ, and tells no seconds."""
     model = a_model(WEEKS)
-    upstreams = replace(LARGE, states={name: replace(of, rows=6_000_000) for name, of in LARGE.states.items() if of})
+    upstreams = having(6_000_000)
     decision = decide(model, built(model, READ_BOTH, **{MODE: "incremental"}), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "COST")
+
+
+def having(rows: int) -> Upstreams:
+    """The two upstreams, each with so many rows."""
+    return replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
+
+
+def estimates(model: Model, upstreams: Upstreams) -> dict[Way, float]:
+    """The seconds of each way as they follow from what is read, whatever runs have taken."""
+    return {found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways}
 
 
 def after(model: Model, runs: Sequence[tuple[Way, float]], estimated: Mapping[Way, float]) -> TableState:
@@ -123,11 +132,8 @@ def test_small_tables_are_computed_in_full_once_following_them_took_clearly_long
     """Unless the order in which rows are read could make rows differ that nothing changed."""
     monkeypatch.setattr(decisions, "WORTH_SECONDS", cost.WORTH_SECONDS)
     model = a_model(sql)
-    upstreams = replace(LARGE, states={name: replace(of, rows=9_000) for name, of in LARGE.states.items() if of})
-    estimated = {
-        found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
-    }
-    decision = decide(model, after(model, took, estimated), upstreams, RUN_AGAIN)
+    upstreams = having(9_000)
+    decision = decide(model, after(model, took, estimates(model, upstreams)), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (then, "COST" if then == "full" else "CHANGES")
 
 
