@@ -48,14 +48,22 @@ _STORAGE_PARTITIONED_JOINS = {
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
-_SECRET_KEY = re.compile(
-    r"secret|token|credential|password|passwd|authorization|access-?key|account-?key|api-?key|private-?key|sas",
+# Wider than what is secret: hiding a harmless value costs a look into the profile, showing a secret costs the secret.
+_SECRET_WORD = (
+    r"secret|token|credential|passw|passphrase|authorization|cookie|signature|connection[-_.]?string|jaas"
+    r"|(?:access|account|api|client|encryption|private|shared|signing|ssh)[-_.]?key"
+    r"|(?<![a-z])(?:pass|pwd|pw|sas|sig|key)(?![a-z])"
+)
+_SECRET_KEY = re.compile(rf"{_SECRET_WORD}|(?:^|\.)headers?\.", re.IGNORECASE)
+_SECRET_NAME = rf"[\w.-]*(?:{_SECRET_WORD})[\w.-]*"
+# In Java options a value ends at a space or at the quote before its name; in URLs and connection strings also earlier.
+_SECRET_IN_VALUE = re.compile(
+    rf"""(?P<quoted>(?P<quote>['"])-D{_SECRET_NAME}=).*?(?=(?P=quote))"""
+    rf"""|(?P<option>-D{_SECRET_NAME}=)(?:"[^"]*"|'[^']*'|\S+)"""
+    rf"""|(?P<part>(?<![\w.-]){_SECRET_NAME}\s*=\s*)(?:"[^"]*"|'[^']*'|[^&;\s]+)""",
     re.IGNORECASE,
 )
-_SECRET_IN_URL = re.compile(
-    r"(?P<name>[^?&;=/]*(?:secret|token|credential|password|passwd|key)[^?&;=/]*=)[^&;]*", re.IGNORECASE
-)
-_USER_IN_URL = re.compile(r"(?P<user>//[^/@:]*:)[^/@]*@")
+_USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
 _MASK = "***"
 
 
@@ -102,7 +110,7 @@ class Profile:
                 "A server that may be elsewhere can't use a folder of this machine",
                 "warehouse",
                 "url: local",
-                "none" if url is None else repr(_masked_url(url)),
+                "none" if url is None else repr(_masked_value(url)),
                 "describe the server's catalog in catalog_config",
             )
         if not str(warehouse).strip():
@@ -216,7 +224,7 @@ class Profile:
             "catalog": self.catalog,
             "catalog_properties": masked(self.catalog_properties),
             "method": self.method,
-            "url": self.url and _masked_url(self.url),
+            "url": self.url and _masked_value(self.url),
             "master": self.master,
             "settings": masked(self.settings),
         }
@@ -225,7 +233,7 @@ class Profile:
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties, with nothing in them that must not be printed."""
-    return {key: _MASK if _SECRET_KEY.search(key) else _masked_url(value) for key, value in properties.items()}
+    return {key: _MASK if _SECRET_KEY.search(key) else _masked_value(value) for key, value in properties.items()}
 
 
 def fixed(settings: Mapping[str, str]) -> dict[str, str]:
@@ -243,10 +251,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def _masked_url(value: str) -> str:
-    if "://" not in value and not value.startswith("jdbc:"):
-        return value
-    return _SECRET_IN_URL.sub(rf"\g<name>{_MASK}", _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value))
+def _masked_value(value: str) -> str:
+    """Text of a value that is not secret as a whole, such as a URL or Java options."""
+    shown = _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value)
+    return _SECRET_IN_VALUE.sub(lambda found: f"{found['quoted'] or found['option'] or found['part']}{_MASK}", shown)
 
 
 def _refusal(what: str, where: str, expected: str, found: str, advice: str) -> ConfigError:
@@ -291,11 +299,11 @@ def _check_method(method: str, url: str | None) -> None:
             "The profile has a url that nothing would use",
             "url",
             "no url with method: session",
-            repr(_masked_url(url)),
+            repr(_masked_value(url)),
             "write method: connect, or take the url away",
         )
     if method == "connect" and url != KEPT and not re.match(r"sc://.", url or ""):
-        found = "none" if url is None else repr(_masked_url(url))
+        found = "none" if url is None else repr(_masked_value(url))
         raise _refusal(
             "The profile doesn't say which Spark Connect server to use",
             "url",

@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 from arctic_runtime.config import BUSY_TIMEOUT_SECONDS, ICEBERG_EXTENSIONS, Profile, fixed, masked
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.spark import jars, server
+from arctic_runtime.spark.private_files import arguments_text, properties_text, write_private
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -45,6 +46,8 @@ _CONNECT_PORT = 15002
 _RETRIES = 7
 _MOST_BACKOFF_MILLIS = 8_000
 _METHOD = "method"
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _LOGS_KEPT = 20
 # As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
@@ -324,22 +327,42 @@ def _launch(settings: Mapping[str, str]) -> JavaGateway:
 
 def _submit(settings: Mapping[str, str]) -> JavaGateway:
     """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
-    from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
     os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
-    with _new_log() as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
         _process.log = Path(log.name)
-        shown = SparkConf().setAll(list(_shown(settings).items()))
-        gateway = launch_gateway(shown, {"stdout": log, "stderr": log})
+        before = os.environ.get(_SUBMIT_ARGUMENTS)
+        options = {key: shlex.quote(of) for key, of in _options_by_file(settings, Path(scratch)).items()}
+        ours = shlex.join(_by_file({**settings, **options}, Path(scratch)))
+        os.environ[_SUBMIT_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
+        try:
+            gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})
+        finally:
+            os.environ.pop(_SUBMIT_ARGUMENTS)
+            os.environ.update({} if before is None else {_SUBMIT_ARGUMENTS: before})
         _process.jvm = gateway.proc
         return gateway
 
 
+def _options_by_file(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """The driver's Java options, each setting's in a file that Java reads when it starts."""
+    given = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
+    files = {
+        key: write_private(scratch / key, arguments_text(shlex.split(options))) for key, options in given.items()
+    }
+    return {key: f"@{file}" for key, file in files.items()}
+
+
+def _by_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
+    """Arguments that give settings to `SparkSubmit` besides those of the machine's own `spark-defaults.conf`."""
+    file = write_private(scratch / "spark.properties", properties_text(settings))
+    return ["--load-spark-defaults", "--properties-file", str(file)]
+
+
 def _collector(settings: Mapping[str, str]) -> list[str]:
     """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one."""
-    options = [settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")]
-    chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(options))
+    chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(settings.get(key, "") for key in _JAVA_OPTIONS))
     return [] if chosen else ["-XX:+UseParallelGC"]
 
 
@@ -355,11 +378,10 @@ def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> sub
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
-        *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
         *_collector(settings),
-        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        *_options_by_file(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
-        *(part for key, value in _early(settings).items() for part in ("--conf", f"{key}={value}")),
+        *_by_file(_early(settings), connection.parent),
         "pyspark-shell",
     ]
     environment = {
@@ -414,12 +436,7 @@ def _jar_settings(profile: Profile) -> dict[str, str]:
 
 def _early(settings: Mapping[str, str]) -> dict[str, str]:
     """What Spark acts on before it has a context; the rest is the context's, and ends with it."""
-    return {key: value for key, value in _shown(settings).items() if key.startswith(_BEFORE_CONTEXT)}
-
-
-def _shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings that may be on a command line, which every user of the machine can read."""
-    return {key: value for key, value in settings.items() if masked({key: value})[key] == value}
+    return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
 def _spark_home() -> Path:
@@ -434,7 +451,9 @@ def _new_log() -> IO[bytes]:
     directory = jars.home() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     jars.prune(directory, "spark-*.log", keep=_LOGS_KEPT)
-    return (directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log").open("ab")
+    log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log.touch(mode=0o600)
+    return log.open("ab")
 
 
 def _join(profile: Profile) -> SparkSession:

@@ -229,13 +229,54 @@ def test_a_server_that_is_not_there_is_named_at_once() -> None:
         session._reach("sc://127.0.0.1:9/;token=hush")
 
 
-def test_secrets_are_on_no_command_line() -> None:
+def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java itself is replaced by a program that prints its options and its arguments, as Java and Spark read them."""
+    commands: list[list[str]] = []
+
+    def note(command: list[str], **_: object) -> subprocess.Popen[bytes]:
+        commands.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session.subprocess, "Popen", note)
     settings = {
-        "spark.sql.catalog.lake.token": "hush",
-        "spark.ssl.keyPassword": "hush",
-        "spark.master": "local",
+        "spark.jars.repositories": "https://me:hush@repository",
+        "spark.submit.any": 'hush = "a\\b" # \n!',
+        "spark.driver.extraJavaOptions": '-Dstore.Password=hush \'-Da.b=hush "1" \\2\'',
     }
-    assert session._shown(settings) == {"spark.master": "local"}
+    with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
+        session._spawn(settings, tmp_path / "connection", log)
+    assert "hush" not in " ".join(commands[0])
+    monkeypatch.undo()
+    show = tmp_path / "Show.java"
+    show.write_text(_SHOW_JAVA)
+    options = [part for part in commands[0] if part.startswith("@")]
+    properties_file = commands[0][commands[0].index("--properties-file") + 1]
+    shown = subprocess.run(
+        [str(jars.find_java().executable), *options, str(show), properties_file],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    early = {key: value for key, value in settings.items() if not key.endswith("JavaOptions")}
+    expected = {"store.Password": "hush", "a.b": 'hush "1" \\2', **early}
+    assert dict(zip(*[iter(shown.stdout.split("\0")[:-1])] * 2, strict=True)) == expected
+    files = [Path(properties_file), *(Path(option[1:]) for option in options)]
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
+
+
+_SHOW_JAVA = """
+import java.io.*; import java.nio.file.*; import java.util.*;
+public class Show {
+    public static void main(String[] files) throws IOException {
+        Properties all = new Properties();
+        for (String name : List.of("store.Password", "a.b")) all.put(name, System.getProperty(name));
+        try (Reader reader = Files.newBufferedReader(Path.of(files[0]))) { all.load(reader); }
+        for (String name : all.stringPropertyNames()) System.out.print(name + "\\0" + all.getProperty(name) + "\\0");
+    }
+}
+"""
 
 
 @pytest.mark.slow

@@ -187,6 +187,49 @@ def test_repr_shows_no_secret() -> None:
     assert "s3://lake/wh" in text
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "fs.azure.account.key.store.dfs.core.windows.net",
+        "adls.auth.shared-key.account.key",
+        "adls.connection-string.store",
+        "adls.sas-token.store",
+        "header.X-Tenant",
+        "spark.sql.catalog.lake.header.X-Tenant",
+        "spark.ssl.privateKeyPassphrase",
+        "spark.hadoop.db.pwd",
+        "sasl.jaas.config",
+        "s3.sse.key",
+        "client.api_key",
+    ],
+)
+def test_a_key_that_may_name_a_secret_hides_its_value(key: str) -> None:
+    assert masked({key: "hush"}) == {key: "***"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("-Xss4m -Djavax.net.ssl.trustStorePassword=hu;sh -Da=b", "-Xss4m -Djavax.net.ssl.trustStorePassword=*** -Da=b"),
+        ("'-Ddb.passphrase=hush hush' -Da=b", "'-Ddb.passphrase=***' -Da=b"),
+        ('-Ddb.pwd="hush hush" -Da=b', "-Ddb.pwd=*** -Da=b"),
+        ("AccountName=a;AccountKey=hush==;EndpointSuffix=c", "AccountName=a;AccountKey=***;EndpointSuffix=c"),
+        ("jdbc:sqlserver://db;user=me;pwd=hush;encrypt=true", "jdbc:sqlserver://db;user=me;pwd=***;encrypt=true"),
+        ("jdbc:oracle:thin:me/hush@//db:1521/x", "jdbc:oracle:thin:me/***@//db:1521/x"),
+        ("https://store/x?sv=3&sig=hush&se=4", "https://store/x?sv=3&sig=***&se=4"),
+        ("https://me:hu@sh/@host/x", "https://me:***@host/x"),
+        ('Login required username="me" password="hush";', 'Login required username="me" password=***;'),
+    ],
+)
+def test_a_secret_inside_a_value_is_hidden_and_the_rest_is_shown(value: str, shown: str) -> None:
+    assert masked({"spark.driver.extraJavaOptions": value}) == {"spark.driver.extraJavaOptions": shown}
+
+
+def test_masking_hides_none_of_the_default_settings(tmp_path: Path) -> None:
+    settings = Profile.embedded(tmp_path).spark_settings()
+    assert masked(settings) == settings
+
+
 def test_masking_keeps_what_is_not_secret() -> None:
     shown = {"uri": "jdbc:sqlite:/wh/catalog.db", "warehouse": "/my keys=1/wh", "jdbc.busy_timeout": "1"}
     assert masked(shown) == shown

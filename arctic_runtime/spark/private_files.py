@@ -1,0 +1,32 @@
+"""Files by which Java is given what must not stand on a command line, which every user of a machine can read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_SEPARATORS = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}
+_OF_KEYS = {**_SEPARATORS, " ": r"\ ", "=": r"\=", ":": r"\:", "#": r"\#", "!": r"\!"}
+_IN_QUOTES = {**_SEPARATORS, '"': r"\""}
+
+
+def write_private(file: Path, text: str) -> Path:
+    """Writes a new file that nobody else can read."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    return file
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Settings in the form that `spark-submit --properties-file` reads."""
+    return "".join(f"{_escaped(key, _OF_KEYS)}={_escaped(value, _SEPARATORS)}\n" for key, value in settings.items())
+
+
+def arguments_text(arguments: Sequence[str]) -> str:
+    """Arguments in the form that `java @FILE` reads."""
+    return "".join(f'"{_escaped(argument, _IN_QUOTES)}"\n' for argument in arguments)
+
+
+def _escaped(text: str, escapes: Mapping[str, str]) -> str:
+    return "".join(escapes.get(character, character) for character in text)
