@@ -70,7 +70,8 @@ class Upstreams:
 
 @dataclass(frozen=True)
 class Increment:
-    """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key.
+    """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key:
+    for each part of the table's key one, so that a column which the query selects twice can stand there twice.
 
     `tree` is the query itself, of which `changed` is what has changed; its columns have the `types` that are known. The
     maintenance reads the `slices`, in whose order they are made, and both read what is `shared`. Of joins they tell

@@ -197,7 +197,8 @@ class Computation:
     def _recomputed(self, increment: Increment, units: Units) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
         count = keys.count()
-        old = self._old(keys, count)
+        key = zip(increment.key, self.model.config.primary_key, strict=True)
+        old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             return self._given_up()
@@ -224,7 +225,7 @@ class Computation:
         return self._changes(came, self._old(moved.select(*key), None))
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
-        """The table's rows under `keys`, by position the table's key, of which there are `count` if that is known."""
+        """The table's rows under `keys`, named as the table's key, of which there are `count` if that is known."""
         return current_rows(self.spark, self.model, self.context.state, self._keys(keys, count))
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
@@ -244,13 +245,12 @@ class Computation:
         return rows + (base.rows if base else 0) <= ROWS_IN_ONE_PART
 
     def _keys(self, keys: DataFrame, count: int | None) -> Keys:
-        """Keys, by position those of the table, to look its rows up by."""
-        base, key = self.context.state.base, self.model.config.primary_key
-        named = keys.select(*as_key(keys.columns))
+        """Keys, named as those of the table, to look its rows up by."""
+        base = self.context.state.base
+        named = keys.select(*as_key(self.model.config.primary_key))
         if count is None:
             return Keys(named, few=False, near=EVERYWHERE)
-        found = [column(own).alias(part) for own, part in zip(keys.columns, key, strict=True)]
-        return Keys(named, count <= FEW_KEYS, near(keys.select(*found), count, base.rows if base else 0))
+        return Keys(named, count <= FEW_KEYS, near(keys, count, base.rows if base else 0))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""

@@ -400,6 +400,28 @@ def test_a_plain_table_that_is_made_anew_is_compared_with_what_it_was(lake: Ware
     assert lake.broken(model) == []
 
 
+KEYS_THAT_SHOW_ONE_COLUMN = {
+    "windows": "select id, id as again, count(*) over (partition by grp) as n from {facts}",
+    "groups": "select grp as id, grp as again, max(v) as top, count(distinct v) as n from {facts} group by grp",
+    "totals": "select grp as id, count(*) as n, grp as again, sum(v) as total from {facts} group by grp",
+    "rows": "select id, v, id as again from {facts} where v > 1",
+}
+
+
+def test_two_columns_of_a_key_can_show_one_column(lake: Warehouse) -> None:
+    columns = "id int, grp int, v int"
+    lake.load("facts", [(n, n % 3, n) for n in range(9)], columns)
+    models = [
+        lake.model(name, sql, primary_key=["id", "again"], refresh="strict")
+        for name, sql in KEYS_THAT_SHOW_ONE_COLUMN.items()
+    ]
+    for model in models:
+        lake.run(model)
+    lake.load("facts", [(n, n % 2 if n < 4 else n % 3, n + n // 8) for n in range(1, 10)], columns)
+    assert [lake.run(model).mode for model in models] == ["incremental"] * len(models)
+    assert [lake.rows(model) for model in models] == [sorted_rows(lake.spark.sql(model.sql)) for model in models]
+
+
 WIDE = 30
 WIDE_QUERIES: dict[str, tuple[str, str]] = {
     "filter": ("id", "select * from {wide} where c1 > 5 and coalesce(c2, c3) < 1000"),

@@ -34,7 +34,7 @@ class Deltas:
 class Units:
     """Keys of all rows that may differ, each once, and the rows with these keys as they are now.
 
-    `affected` has the key's columns; `new` has the tree's columns and reads the keys as `Given(AFFECTED, key)`. A row
+    `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as `Given(AFFECTED, key)`. A row
     with an affected key that is not in `new` is gone. A key may be there that the result neither has nor had.
     """
 
@@ -66,7 +66,7 @@ class Facts:
 def maintain(
     tree: Node, key: tuple[str, ...], changed: frozenset[TableName], facts: Facts | None = None
 ) -> Maintenance:
-    """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree.
+    """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree, some perhaps twice.
 
     Changed rows are joined to the rest where the operators above them allow and the key is proven to identify rows;
     sums and counts over few groups are added up; otherwise the units that changed rows are in are computed again.
@@ -74,6 +74,7 @@ def maintain(
     """
     if not changes(tree, changed):
         raise NotMaintained("NOTHING_NEW", "none of the tables that it reads has changed")
+    key = tuple(dict.fromkeys(key))
     found = pushed_down(tree)
     known = facts or Facts()
     added = totals(found, key, changed, known.types, known.worth, known.little) if known.few_rows else None
