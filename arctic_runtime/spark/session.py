@@ -348,9 +348,7 @@ def _submit(settings: Mapping[str, str]) -> JavaGateway:
 def _options_by_file(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """The driver's Java options, each setting's in a file that Java reads when it starts."""
     given = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
-    files = {
-        key: write_private(scratch / key, arguments_text(shlex.split(options))) for key, options in given.items()
-    }
+    files = {key: write_private(scratch / key, arguments_text(shlex.split(options))) for key, options in given.items()}
     return {key: f"@{file}" for key, file in files.items()}
 
 

@@ -243,7 +243,7 @@ def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
     settings = {
         "spark.jars.repositories": "https://me:hush@repository",
         "spark.submit.any": 'hush = "a\\b" # \n!',
-        "spark.driver.extraJavaOptions": '-Dstore.Password=hush \'-Da.b=hush "1" \\2\'',
+        "spark.driver.extraJavaOptions": "-Dstore.Password=hush '-Da.b=hush \"1\" \\2'",
     }
     with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
         session._spawn(settings, tmp_path / "connection", log)
