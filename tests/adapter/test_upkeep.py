@@ -129,6 +129,21 @@ class TestUpkeep:
         run_dbt(["run", "--select", "orders", "--vars", "v: 13"])
         assert project.run_sql(versions, fetch="one")[0] == 2
 
+    def test_upkeep_after_a_run_that_fails_is_a_warning_and_the_run_a_success(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("no space left on device")
+
+        monkeypatch.setattr("arctic_runtime.spark.compaction.compact_if_due", fail)
+        monkeypatch.setattr("arctic_runtime.spark.expiry.expire_if_due", fail)
+        results, log = run_dbt_and_capture(["run", "--select", "orders", "--vars", "v: 20"])
+        (result,) = results
+        assert (result.status, result.message) == ("success", "full +0 ~3 -0; compaction failed; expiry failed")
+        assert result.adapter_response["failures"] == dict.fromkeys(("compaction", "expiry"), "no space left on device")
+        assert "the rows of this run are committed, but the compaction after it failed" in log
+        assert {r.message for r in run_dbt(["run", "--select", "orders", "--vars", "v: 20"])} == {"unchanged"}
+
     def test_what_is_asked_for_wrongly_is_said(self, project: Any) -> None:
         assert "no arctic model is called nobody" in operate("arctic_compact", "{model: nobody}", False)
         said = operate("arctic_compact", "{model: orders, mode: hard}", False)

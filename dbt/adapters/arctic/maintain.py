@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import CompilationError
 from dbt_common.invocation import get_invocation_id
 
@@ -19,12 +20,15 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
+from dbt.adapters.arctic.messages import message_of
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog import CatalogReader
+
+logger = AdapterLogger("Arctic")
 
 MATERIALIZATION = "arctic"
 
@@ -80,7 +84,7 @@ class ArcticResponse(AdapterResponse):
     """What a run did, as `run_results.json` keeps it.
 
     `timings` are seconds by step; `estimates` those that following the changes, or computing everything, was thought
-    to take.
+    to take. `failures` are messages of upkeep after the run that failed, by its part.
     """
 
     mode: str = ""
@@ -94,13 +98,14 @@ class ArcticResponse(AdapterResponse):
     consumed: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     estimates: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
-def response(outcome: Outcome) -> ArcticResponse:
+def response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
     """The run's outcome; ids are texts, since not every reader of JSON keeps 64 bits."""
-    rows = outcome.rows
+    rows, failed = outcome.rows, dict(failures or {})
     return ArcticResponse(
-        _message=_message(outcome),
+        _message="; ".join([_message(outcome), *(f"{part} failed" for part in failed)]),
         code="OK",
         rows_affected=sum(rows.values()),
         mode=outcome.mode,
@@ -114,6 +119,7 @@ def response(outcome: Outcome) -> ArcticResponse:
         consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
         timings=dict(outcome.timings),
         estimates=dict(outcome.estimates),
+        failures=failed,
     )
 
 
@@ -152,9 +158,26 @@ def run(
     outcome = one.run(seen)
     if outcome.mode == "unchanged":
         return response(outcome)
-    compact_if_due(one)
-    expire_if_due(one, readers)
-    return response(replace(outcome, timings=one.seconds()))
+    failures = _upkeep(
+        model, {"compaction": lambda: compact_if_due(one), "expiry": lambda: expire_if_due(one, readers)}
+    )
+    return response(replace(outcome, timings=one.seconds()), failures)
+
+
+def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
+    """Upkeep after a run, whose rows are committed whatever becomes of it: a part that fails is a warning."""
+    failures: dict[str, str] = {}
+    for part, action in parts.items():
+        try:
+            action()
+        except Exception as error:
+            failures[part] = message_of(error)
+            logger.warning(
+                f"{model.table}: the rows of this run are committed, but the {part} after it failed.\n"
+                f"  found: {failures[part]}\n"
+                "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"
+            )
+    return failures
 
 
 @functools.lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 _TOKEN = re.compile(
     r"""
@@ -20,8 +21,12 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _QUERY_WORDS = frozenset({"select", "with", "values", "from", "table", "("})
-_SESSION_CHANGE = re.compile(r"(set|reset|use|declare|cache|uncache|add)\b", re.IGNORECASE)
-_TEMPORARY_VIEW = re.compile(r"create\s+(or\s+replace\s+)?temp(orary)?\s+view\b", re.IGNORECASE)
+# Anything else may leave settings, variables, functions or whatever else a script does behind in its session.
+_LEAVES_NOTHING = _QUERY_WORDS | {
+    *("alter", "analyze", "call", "comment", "create", "delete", "desc", "describe", "drop", "explain", "insert"),
+    *("merge", "refresh", "show", "truncate", "update"),
+}
+_TEMPORARY = ("temp", "temporary")
 
 
 def split(text: str) -> list[str]:
@@ -30,7 +35,7 @@ def split(text: str) -> list[str]:
     Semicolons in strings, quoted names and comments do not count, and a `BEGIN … END` script stays one
     statement. A text of comments alone has no statement.
     """
-    if first_word(text) == "begin":
+    if _is_script(text):
         return [text.strip().removesuffix(";")]
     statements, start, filled = [], 0, False
     for kind, begin, end in _tokens(text):
@@ -45,17 +50,7 @@ def split(text: str) -> list[str]:
 
 def first_word(statement: str) -> str:
     """The first word or character of a statement after its comments, in lower case."""
-    for kind, begin, end in _tokens(statement):
-        if kind not in ("space", "line", "block"):
-            return statement[begin:end].lower()
-    return ""
-
-
-def without_leading_comments(statement: str) -> str:
-    for kind, begin, _ in _tokens(statement):
-        if kind not in ("space", "line", "block"):
-            return statement[begin:]
-    return ""
+    return next(iter(_first_words(statement, 1)), "")
 
 
 def is_query(statement: str) -> bool:
@@ -64,12 +59,31 @@ def is_query(statement: str) -> bool:
 
 
 def changes_session(statement: str) -> bool:
-    """Whether the statement leaves settings behind in its session."""
-    return bool(_SESSION_CHANGE.match(without_leading_comments(statement)))
+    """Whether the statement may leave something behind in its session, other than a temporary view."""
+    is_temporary = _made_temporarily(statement) not in ("", "view")
+    return is_temporary or first_word(statement) not in _LEAVES_NOTHING
 
 
 def makes_temporary_view(statement: str) -> bool:
-    return bool(_TEMPORARY_VIEW.match(without_leading_comments(statement)))
+    return _made_temporarily(statement) == "view"
+
+
+def _made_temporarily(statement: str) -> str:
+    """What a statement creates for its session alone, such as `view` or `function`; empty where nothing."""
+    words = [word for word in _first_words(statement, 5) if word not in ("or", "replace")]
+    return words[2] if words[:1] == ["create"] and len(words) > 2 and words[1] in _TEMPORARY else ""
+
+
+def _is_script(text: str) -> bool:
+    """Whether a text is `BEGIN … END`, with a label or without."""
+    words = _first_words(text, 3)
+    return words[:1] == ["begin"] or words[1:] == [":", "begin"]
+
+
+def _first_words(text: str, count: int) -> list[str]:
+    """The first words or characters of a text, without its comments, in lower case."""
+    found = (text[a:b].lower() for kind, a, b in _tokens(text) if kind not in ("space", "line", "block"))
+    return list(islice(found, count))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:

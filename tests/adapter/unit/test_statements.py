@@ -24,6 +24,7 @@ from dbt.adapters.arctic import statements
         ("a; /* the end */", ["a"]),
         ('/* {"app": "dbt"} */\nselect 1;', ['/* {"app": "dbt"} */\nselect 1']),
         ("begin select 1; select 2; end;", ["begin select 1; select 2; end"]),
+        ("/* a */ work: begin select 1; select 2; end;", ["/* a */ work: begin select 1; select 2; end"]),
         ("select 'open; b", ["select 'open", "b"]),
     ],
 )
@@ -45,9 +46,38 @@ def test_queries_are_told_from_commands(statement: str, expected: bool) -> None:
     assert statements.is_query(statement) is expected
 
 
-def test_what_a_statement_leaves_in_its_session_is_noticed() -> None:
-    assert statements.changes_session("/* x */ SET a = b")
-    assert not statements.changes_session("select 'set x'")
-    assert not statements.changes_session("settle")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "/* x */ SET a = b",
+        "set var v = 1",
+        "reset",
+        "use dwd",
+        "declare v int",
+        "cache table t",
+        "add jar x",
+        "create temporary function f() returns int return 1",
+        "create or /* x */ replace TEMPORARY function f as 'C'",
+        "begin set spark.sql.ansi.enabled = false; end",
+        "work: begin set spark.sql.ansi.enabled = false; end",
+        "execute immediate 'set a = b'",
+        "some word of a later Spark",
+    ],
+)
+def test_a_session_is_not_lent_again_after(statement: str) -> None:
+    assert statements.changes_session(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["select 'set x'", "with t as (select 1) select 1", "create function f() returns int return 1", "drop table t"],
+)
+def test_a_session_is_lent_again_after(statement: str) -> None:
+    assert not statements.changes_session(statement)
+
+
+def test_temporary_views_are_noticed() -> None:
     assert statements.makes_temporary_view("create or replace TEMPORARY view v as select 1")
-    assert not statements.makes_temporary_view("create view v as select 1")
+    assert statements.makes_temporary_view("create /* x */ temp view v as select 1")
+    assert not statements.makes_temporary_view("create view temporary as select 1")
+    assert not statements.changes_session("create temp view v as select 1")
