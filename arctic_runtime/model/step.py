@@ -25,6 +25,7 @@ Reason = Literal[
     "EVERYTHING_AFFECTED",
     "TOO_COMPLEX",
     "GROUPING_SETS",
+    "INCREMENT_FAILED",
     "LIMIT",
     "NON_DETERMINISTIC",
     "NOT_IN_NULLABLE",

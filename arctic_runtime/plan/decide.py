@@ -15,7 +15,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
 from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
-from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
 from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
 
 RUN = "arctic.run"
@@ -38,6 +38,9 @@ TOTALS = "arctic.totals"
 NO_TOTALS = "arctic.no-totals"
 """Which totals a run found that it can't keep, by the plan's fingerprint: later ones look for another way at once."""
 
+GIVEN_UP = "arctic.given-up"
+"""Why a run that set out to follow changes computed in full; later ones don't try again where that lasts."""
+
 SCHEMA_ONLY = "schema-only"
 
 
@@ -46,7 +49,8 @@ class Decision:
     """What the next run does, and why; `windows` are what it consumes, by upstream.
 
     `increment` is how a query's table follows what came in the windows; None where events are folded or all is
-    computed. `ways` are what could be done with a query, and what that costs, the cheapest first.
+    computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
+    this run, or an earlier one, no longer follows changes although it could plan to.
     """
 
     mode: Mode
@@ -55,6 +59,7 @@ class Decision:
     because: str = ""
     increment: Increment | None = None
     ways: tuple[Estimate, ...] = ()
+    given_up: Refusal | None = None
 
     @property
     def estimate(self) -> Estimate | None:
@@ -69,10 +74,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """How this run was asked for."""
+    """How this run was asked for, and why it no longer follows changes where it has tried that in vain."""
 
     full_refresh: bool = False
     schema_only: bool = False
+    given_up: Refusal | None = None
 
 
 _QUERY_CHANGED = (
@@ -286,6 +292,16 @@ def _decide_state(
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
+    given_up = request.given_up or _remembered(last)
+    if given_up is not None:
+        return replace(_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
+    return _follow(model, last, upstreams, windows, state)
+
+
+def _follow(
+    model: Model, last: Mapping[str, str], upstreams: Upstreams, windows: Mapping[str, Window], state: TableState
+) -> Decision:
+    """How to follow what came, or why to compute in full."""
     try:
         found = increment(model, upstreams, windows, _rows(state), last.get(NO_TOTALS, ""))
     except NotMaintained as refused:
@@ -298,6 +314,12 @@ def _decide_state(
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
+
+
+def _remembered(last: Mapping[str, str]) -> Refusal | None:
+    """Why the run before could not follow changes, where this one could not either."""
+    found = Refusal.read(last.get(GIVEN_UP))
+    return found if found is not None and found.lasts else None
 
 
 def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past], was_tried: bool) -> bool:
@@ -321,7 +343,8 @@ def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[
 
 def _was_tried(state: TableState) -> bool:
     """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
-    return state.changes is not None and any(of.summary.get(MODE) == "incremental" for of in state.changes.commits)
+    told = [commit.summary for commit in state.changes.commits] if state.changes else []
+    return any(summary.get(MODE) == "incremental" or GIVEN_UP in summary for summary in told)
 
 
 def _past(state: TableState) -> list[Past]:

@@ -15,7 +15,7 @@ from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText
 from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
 from arctic_runtime.plan.incremental.outline import outline
 from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.refusal import NotMaintained, refusing
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.shared import Shared, shared
 from arctic_runtime.plan.incremental.sizes import UNKNOWN_BYTES, Extent, Sizes
@@ -145,8 +145,15 @@ def increment(
     """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
 
     `rows` are those of the table now, and `no_totals` is the fingerprint of totals that can't be kept. Raises
-    NotMaintained where the table has to be computed in full.
+    NotMaintained where the table has to be computed in full, also where planning itself fails.
     """
+    with refusing():
+        return _increment(model, upstreams, windows, rows, no_totals)
+
+
+def _increment(
+    model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int, no_totals: str
+) -> Increment | None:
     analysed, key = analysis(model, upstreams)
     read = {scan.source for scan in scans(analysed.tree)}
     changed = [window for window in windows.values() if not window.is_empty]
@@ -267,13 +274,13 @@ def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
             return replace(maintenance, affected=tree)
 
 
-def without_totals(increment: Increment) -> Increment | None:
-    """The same, where totals turn out to be none that can be added up; None if then everything has to be computed."""
-    try:
-        found = maintain(increment.tree, increment.key, increment.changed)
-        return replace(increment, maintenance=found, slices=(), shared=())
-    except NotMaintained:
-        return None
+def without_totals(increment: Increment) -> Increment:
+    """The same, where totals turn out to be none that can be added up.
+
+    Raises NotMaintained if everything has to be computed then.
+    """
+    found = maintain(increment.tree, increment.key, increment.changed)
+    return replace(increment, maintenance=found, slices=(), shared=())
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
@@ -282,7 +289,8 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in scans(analysed.tree)):
         try:
-            maintain(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
+            with refusing():
+                maintain(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
             return
         except NotMaintained as error:
             refused = error
@@ -291,13 +299,14 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
 
 
 def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
-    """The query as a tree, and the tree's columns for the primary key."""
+    """The query as a tree, and the tree's columns for the primary key; raises NotMaintained where it is not known."""
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
     relations = {name: _relation(state) for name, state in upstreams.states.items() if state is not None}
     views = {name: ViewText(sql) for name, sql in upstreams.views.items()}
-    analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
+    with refusing():
+        analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
     return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
 
 

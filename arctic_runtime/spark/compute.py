@@ -23,6 +23,7 @@ from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, i
 from arctic_runtime.plan.incremental.bounds import narrowed
 from arctic_runtime.plan.incremental.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.shared import Shared
 from arctic_runtime.plan.incremental.sizes import Sizes
 from arctic_runtime.plan.incremental.slices import Slice
@@ -83,7 +84,7 @@ class Computation:
     """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided.
 
     What is done `beside` has to be done before the change rows are published. Joins are told which of their sides are
-    small if `is_told`.
+    small if `is_told`. `learned` takes what later runs are to know, also of an attempt that is given up.
     """
 
     context: Context
@@ -94,6 +95,7 @@ class Computation:
     beside: Parallel
     schema_only: bool = False
     is_told: bool = True
+    learned: dict[str, str] = field(default_factory=dict)
     _held: list[DataFrame] = field(default_factory=list)
     _sliced: list[Slice] = field(default_factory=list)
     _told: list[Shared] = field(default_factory=list)
@@ -116,7 +118,10 @@ class Computation:
                 self._held.pop().unpersist()
 
     def compute(self) -> Computed:
-        """The change rows; nothing that anybody reads is written. Call it inside `held`."""
+        """The change rows; nothing that anybody reads is written. Call it inside `held`.
+
+        Raises NotMaintained where following what changed turns out not to be the way.
+        """
         if self.schema_only:
             return Computed(state_changes(self.query.limit(0), None, self.shape))
         if self.model.config.input == "changes":
@@ -134,17 +139,13 @@ class Computation:
         old = current_rows(self.spark, self.model, self.context.state)
         return replace(self._changes(self.query, old), is_pinned=False)
 
-    def _given_up(self) -> Computed:
-        """The same, where following what changed turns out not to be the way."""
-        return replace(self._compared(), as_decided=False)
-
     def _followed(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
             self._register(increment, increment.trees)
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
-                    return self._given_up()
+                    raise NotMaintained("UNSUPPORTED", "rows with a map can't be counted, and the query has one")
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
@@ -180,9 +181,8 @@ class Computation:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
-            other = without_totals(increment)
-            computed = self._followed(other) if other else self._given_up()
-            return replace(computed, as_decided=False, summary={decisions.NO_TOTALS: fingerprint(plan)})
+            self.learned[decisions.NO_TOTALS] = fingerprint(plan)
+            return replace(self._followed(without_totals(increment)), as_decided=False)
         summary = {decisions.TOTALS: fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
@@ -201,7 +201,7 @@ class Computation:
         old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
         is_large = increment.reads(self.upstreams) > LARGE_SOURCES
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
-            return self._given_up()
+            raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
         new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
         sizes = known_sizes(self.upstreams, self.decision.windows) if self.is_told else Sizes()
         new = sizes.with_given(AFFECTED, count).told(new)

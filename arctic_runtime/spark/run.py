@@ -29,6 +29,7 @@ from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
@@ -37,6 +38,7 @@ from arctic_runtime.spark.commit import SPARK_ERRORS, retried, was_too_large_to_
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform, settings
+from arctic_runtime.spark.failures import refusal_for
 from arctic_runtime.spark.frames import (
     appended,
     columns_of,
@@ -84,6 +86,7 @@ class Run(Look):
         super().__init__(model, reader, request, now, pins)
         self.session = session
         self._committed: tuple[Decision, Appended] | None = None
+        self._learned: dict[str, str] = {}
         self._positions_known = True
 
     def run(self, seen: Seen | None = None) -> Outcome:
@@ -108,10 +111,26 @@ class Run(Look):
         context = self.context(state)
         for step in stale_branches(self.model, state):
             perform(step, context)
-        committed = self._commit(context, decision, upstreams)
+        try:
+            committed = self._commit(context, decision, upstreams)
+        except Exception as error:
+            self._give_up(decision, error)
+        else:
+            return self._done(decision, committed)
+        return self._attempt(self.look())
+
+    def _done(self, decision: Decision, committed: Appended) -> Outcome:
         self._committed = (decision, committed)
         state = self.settled(self.observe())
         return self.outcome(decision, committed.rows, state)
+
+    def _give_up(self, decision: Decision, error: Exception) -> None:
+        """After this the run computes in full; raises the error where that would not get around it."""
+        given_up = refusal_for(error) if decision.increment is not None else None
+        is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)
+        if given_up is None or is_strict:
+            raise error
+        self.request = replace(self.request, given_up=given_up)
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
         with self.timed("analyse"):
@@ -131,7 +150,7 @@ class Run(Look):
         def append(decision: Decision, is_told: bool) -> Appended:
             beside = Parallel(context.spark)
             computation = Computation(
-                context, decision, query, shape, upstreams, beside, self.request.schema_only, is_told
+                context, decision, query, shape, upstreams, beside, self.request.schema_only, is_told, self._learned
             )
             return self._append(step, computation, summary, begun)
 
@@ -156,7 +175,7 @@ class Run(Look):
                 if not found.is_pinned:
                     self._confirm(computation.upstreams)
 
-            said = {**summary, **found.summary, **(begun if found.as_decided else {})}
+            said = {**summary, **computation.learned, **found.summary, **(begun if found.as_decided else {})}
             with settings(context.spark, looking_up(found.keys)):
                 return append_changes(step, context, found.rows, computation.shape, said, found.is_gathered, confirm)
 
@@ -238,6 +257,7 @@ class Run(Look):
             decisions.CONSUMED: encode_versions(decision.consumed),
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
             **decisions.said_again(last, decisions.NO_TOTALS),
+            **({decisions.GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
 

@@ -107,8 +107,13 @@ class Warehouse:
         """What `changes(ref('source'))` is in a model's SQL."""
         return f"`{changes_view(self.table(source))}`"
 
-    def run(self, model: Model, session: Callable[[], SparkSession] | None = None, **request: bool) -> Outcome:
-        return self.make_run(model, session, **request).run()
+    def run(
+        self, model: Model, session: Callable[[], SparkSession] | None = None, may_fail: bool = False, **request: bool
+    ) -> Outcome:
+        """Runs a model; an increment that failed would hide behind the rows of a full computation, unless it `may`."""
+        outcome = self.make_run(model, session, **request).run()
+        assert may_fail or outcome.reason != "INCREMENT_FAILED", outcome.because
+        return outcome
 
     def make_run(self, model: Model, session: Callable[[], SparkSession] | None = None, **request: bool) -> Run:
         return Run(model, self.reader, session or (lambda: self.spark), Request(**request))

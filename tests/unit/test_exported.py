@@ -41,8 +41,8 @@ SURFACE = {
     "plan.cost": "AGAIN_SECONDS CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
     "SCAN_SECONDS TRIED_WITHIN WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
-    "plan.decide": "CONSUMED Decision ESTIMATED HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request SCHEMA_ONLY "
-    "STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
+    "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request "
+    "SCHEMA_ONLY STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
     "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
@@ -55,7 +55,7 @@ SURFACE = {
     "plan.incremental.numbers": "added_type decimal digits is_whole multiplied_type sum_type wider",
     "plan.incremental.outline": "outline",
     "plan.incremental.pairs": "Pairs pairs",
-    "plan.incremental.refusal": "NotMaintained",
+    "plan.incremental.refusal": "MOST_TEXT NotMaintained Refusal first_line refusing",
     "plan.incremental.render": "input_name query render",
     "plan.incremental.repeatable": "is_repeatable",
     "plan.incremental.shared": "Shared shared",

@@ -12,7 +12,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan import cost
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.cost import Way
-from arctic_runtime.plan.decide import ESTIMATED, MODE, STARTED, decide
+from arctic_runtime.plan.decide import ESTIMATED, GIVEN_UP, MODE, STARTED, decide
 from arctic_runtime.plan.increment import Upstreams
 from tests.unit.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 
@@ -85,11 +85,12 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
 
-def test_following_that_was_given_up_is_not_tried_again_in_each_run() -> None:
+@pytest.mark.parametrize("told", [{MODE: "incremental"}, {GIVEN_UP: "COST - most of the table's rows"}])
+def test_following_that_was_given_up_is_not_tried_again_in_each_run(told: dict[str, str]) -> None:
     """It found out that most rows differ, and tells no seconds."""
     model = a_model(WEEKS)
     upstreams = having(6_000_000)
-    decision = decide(model, built(model, READ_BOTH, **{MODE: "incremental"}), upstreams, RUN_AGAIN)
+    decision = decide(model, built(model, READ_BOTH, **told), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "COST")
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast, get_args
+
 from arctic_runtime.model.step import Reason
+
+MOST_TEXT = 300
+"""Characters of an error that are kept: the summary of a commit is read in each later run."""
 
 
 class NotMaintained(Exception):
@@ -15,3 +23,45 @@ class NotMaintained(Exception):
         super().__init__(f"{reason}: {because}")
         self.reason = reason
         self.because = because
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an incremental run computes in full instead.
+
+    It `lasts` where the next run would end in the same way, until the query, a setting or the rules are others.
+    """
+
+    reason: Reason
+    because: str
+    lasts: bool = True
+
+    def __str__(self) -> str:
+        """The text that a commit's summary keeps."""
+        return f"{self.reason} {self.because}" if self.lasts else f"{self.reason} - {self.because}"
+
+    @classmethod
+    def read(cls, text: str | None) -> Refusal | None:
+        """From such a text; None where there is none, or one with a reason of another version."""
+        reason, _, because = (text or "").partition(" ")
+        if reason not in get_args(Reason):
+            return None
+        return cls(cast(Reason, reason), because.removeprefix("- "), not because.startswith("- "))
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Where planning an increment fails for any other reason, the query is not maintained either."""
+    try:
+        yield
+    except (NotMaintained, MemoryError):
+        raise
+    except Exception as error:
+        raise NotMaintained("INCREMENT_FAILED", first_line(error)) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says in its first line, after its type where that tells more."""
+    lines = str(error).strip().splitlines()
+    said = lines[0] if lines else ""
+    return (said if said.startswith("[") else f"{type(error).__name__}: {said}".removesuffix(": "))[:MOST_TEXT]
