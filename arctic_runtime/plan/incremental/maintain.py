@@ -34,8 +34,9 @@ class Deltas:
 class Units:
     """Keys of all rows that may differ, each once, and the rows with these keys as they are now.
 
-    `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as `Given(AFFECTED, key)`. A row
-    with an affected key that is not in `new` is gone. A key may be there that the result neither has nor had.
+    `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as
+    `Given(AFFECTED, key)`. A row with an affected key that is not in `new` is gone. A key may be there that the result
+    neither has nor had.
     """
 
     affected: Node
