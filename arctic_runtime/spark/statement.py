@@ -12,6 +12,7 @@ from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.plan.written import write
 
 
 class Sql(str):
@@ -55,7 +56,7 @@ _ESCAPES = {
 
 def expression(of: exp.Expr) -> Sql:
     """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
-    return Sql(of.sql(dialect="spark"))
+    return Sql(write(of))
 
 
 def properties(values: Iterable[tuple[str, str]]) -> Sql:

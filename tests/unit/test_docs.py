@@ -293,6 +293,7 @@ SHOP = {
 CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
 BY_RUN = {
     *("SELF_REFERENCE", "COST", "INCREMENT_FAILED", "TOO_COMPLEX", "SOURCE_UNKNOWN", "SOURCE_REPLACED"),
+    "NOT_SAME_TO_SPARK",
     "UPSTREAM_EXPIRED",
 }
 """Reasons that no text of a query alone brings about."""
@@ -346,7 +347,8 @@ def test_every_reason_not_to_maintain_a_query_has_its_line() -> None:
 def reasons_in_code() -> set[str]:
     """The reasons that plans of maintenance give; they ask for one with something that has changed."""
     plan = ROOT / "arctic_runtime" / "plan"
-    files = [plan / "increment.py", *(plan / "incremental").rglob("*.py")]
+    judge = ROOT / "arctic_runtime" / "spark" / "judge.py"
+    files = [judge, plan / "increment.py", *(plan / "incremental").rglob("*.py")]
     written = {word for file in files for word in re.findall(r'"([A-Z][A-Z_]+)"', file.read_text())}
     return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
 

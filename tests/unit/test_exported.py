@@ -50,6 +50,7 @@ SURFACE = {
     "is_keyed known_sizes tells_old_rows untold without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
+    "plan.incremental.functions": "check_functions is_aggregate is_generator parse value_when_empty",
     "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
     "plan.incremental.numbers": "added_type decimal digits is_whole multiplied_type sum_type wider",
@@ -77,6 +78,7 @@ SURFACE = {
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trim": "KEPT_AGES TRIMS is_due kept_ages trim",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
+    "plan.written": "ArcticSpark Generator Parser Tokenizer WRITTEN literals tokens write",
     "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED lineage relaxation settle "
     "stale_branches",
 }

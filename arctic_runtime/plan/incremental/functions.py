@@ -13,14 +13,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
 
 from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.plan.incremental.expressions import parts
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.reads import UNSTABLE, function_names
+from arctic_runtime.plan.written import ArcticSpark, Parser, tokens
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 _CLOCK_WORDS = frozenset({"NOW", "TODAY", "TOMORROW", "YESTERDAY"})
@@ -86,7 +86,7 @@ _OWN_SYNTAX = frozenset(
 )
 
 
-class _Parser(SparkParser):
+class _Parser(Parser):
     """Reads as few functions as possible as more than a name, since what is not understood is written back as it was.
 
     The constructor of arrays is among those read, because a subscript behind its bare name is taken for its argument.
@@ -94,19 +94,16 @@ class _Parser(SparkParser):
 
     FUNCTIONS: ClassVar = {
         name: build
-        for name, build in SparkParser.FUNCTIONS.items()
+        for name, build in Parser.FUNCTIONS.items()
         if name in (AGGREGATES | GENERATORS | WINDOW_FUNCTIONS | {"ARRAY", "COALESCE"}) - _LOSSY
     }
-    FUNCTION_PARSERS: ClassVar = {
-        name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX
-    }
+    FUNCTION_PARSERS: ClassVar = {name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX}
 
 
 def parse(sql: str) -> exp.Query:
     """The one query of a text; NotMaintained where it is none, or not understood."""
-    dialect = Spark()
     try:
-        found = _Parser(dialect=dialect).parse(dialect.tokenize(sql), sql)
+        found = _Parser(dialect=ArcticSpark()).parse(_supported(tokens(sql)), sql)
     except SqlglotError as error:
         raise NotMaintained("UNPARSED", f"the SQL is not understood: {str(error).splitlines()[0]}") from error
     statements = [statement for statement in found if statement is not None]
@@ -118,7 +115,24 @@ def parse(sql: str) -> exp.Query:
         _mark_unit(node)
         _name_fields(node)
         _check_variables(node)
+        _check_read(node)
     return query
+
+
+def _supported(found: list[Token]) -> list[Token]:
+    if any(token.token_type == TokenType.PIPE_GT for token in found):
+        raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
+    return found
+
+
+def _check_read(node: exp.Expr) -> None:
+    """Refuses what is read as something else: a time of day as a moment, a path as a parameter."""
+    if isinstance(node, exp.DataType) and node.is_type(exp.DType.TIME, exp.DType.TIMETZ):
+        raise NotMaintained("UNSUPPORTED", "the type TIME")
+    if isinstance(node, exp.With) and node.args.get("recursive"):
+        raise NotMaintained("UNSUPPORTED", "WITH RECURSIVE")
+    if isinstance(node, exp.Placeholder):
+        raise NotMaintained("UNSUPPORTED", "a parameter, or a path into a variant (`v:price`)")
 
 
 def check_functions(expression: exp.Expr) -> None:
@@ -206,7 +220,7 @@ def _mark_unit(node: exp.Expr) -> None:
     if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
         unit = node.expressions[0]
         if isinstance(unit, exp.Column) and not unit.table:
-            unit.replace(exp.Var(this=unit.name.upper()))
+            unit.replace(exp.Var(this=unit.name))
 
 
 def _name_fields(node: exp.Expr) -> None:

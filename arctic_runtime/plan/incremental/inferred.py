@@ -42,6 +42,8 @@ _NAMED = {
 }
 """Functions whose type does not depend on those of their arguments."""
 
+_OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F": "float"}
+
 
 def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
     """The type as Spark writes it, where that of each column is in `types`; None where it is not certain."""
@@ -84,7 +86,7 @@ def _digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
     """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
         return digits(of_type)
-    return (len(str(int(value.name))), 0) if isinstance(value, exp.Literal) else None
+    return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
 
 
 def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
@@ -97,6 +99,9 @@ def _of_literal(value: exp.Literal) -> str | None:
     if value.is_string:
         return "string"
     written = value.name
+    of_suffix = _OF_SUFFIX.get(written[-1:].upper())
+    if of_suffix is not None:
+        return of_suffix
     if written.isdigit():
         return "int" if int(written) < 2**31 else "bigint" if int(written) < 2**63 else None
     whole, _, rest = written.partition(".")

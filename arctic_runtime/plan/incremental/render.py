@@ -29,6 +29,7 @@ from arctic_runtime.plan.incremental.tree import (
     beside,
     columns,
 )
+from arctic_runtime.plan.written import write
 
 
 def input_name(source: TableName, image: Image) -> str:
@@ -36,9 +37,9 @@ def input_name(source: TableName, image: Image) -> str:
     return image_view(image, source)
 
 
-def render(node: Node, dialect: str = "spark") -> str:
+def render(node: Node) -> str:
     """The SQL of a tree; it reads each source's images by `input_name`, and given rows by their name."""
-    return query(node).sql(dialect=dialect)
+    return write(query(node))
 
 
 def query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator

@@ -209,7 +209,7 @@ def _check_commas(joins: Sequence[exp.Join]) -> None:
     for join in joins:
         if crossed and (join.side in ("RIGHT", "FULL") or join.method):
             raise NotMaintained("UNSUPPORTED", "RIGHT, FULL or NATURAL JOIN behind a comma or a CROSS JOIN")
-        crossed = crossed or join.kind == "CROSS"
+        crossed = crossed or join.kind == "CROSS" or not (join.side or join.args.get("on") or join.args.get("using"))
 
 
 def _join(left: Rows, join: exp.Join, context: Context) -> Rows:

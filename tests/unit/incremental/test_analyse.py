@@ -258,7 +258,7 @@ def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
         ("select posexplode_outer(tags) as (p, x) from orders", "LATERAL VIEW OUTER POSEXPLODE("),
         ("select stack(2, id, amount) as (x) from orders", "LATERAL VIEW STACK(2,"),
         ("select date_trunc('MM', made) as m from orders", "DATE_TRUNC('MM',"),
-        ("select dateadd(day, 1, made) as m from orders", "DATEADD(DAY, 1,"),
+        ("select dateadd(day, 1, made) as m from orders", "DATEADD(day, 1,"),
         (
             "select percentile_cont(0.5) within group (order by id) as m from orders",
             "PERCENTILE_CONT(0.5) WITHIN GROUP",

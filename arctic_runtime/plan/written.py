@@ -1,0 +1,310 @@
+"""Spark's SQL, read into expressions and written back so that Spark can compare the two.
+
+Literals are written as they stood, and every operand that is an operator itself is in parentheses: what Spark reads
+then has the shape of the tree, whatever binds how in one grammar or the other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+WRITTEN = "written"
+"""The argument of a literal that holds its text, where the literal's value alone would be written in another way."""
+
+_PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+_TYPED_LITERALS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME"})
+_SINGULAR_UNITS = ("NANOSECOND", "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH")
+_UNITS = frozenset(name + end for name in (*_SINGULAR_UNITS, "QUARTER", "YEAR") for end in ("", "S"))
+
+_BINDING = {TokenType.PIPE: 1, TokenType.CARET: 2, TokenType.AMP: 3, TokenType.LT: 4, TokenType.GT: 4}
+"""How tightly operators on bits bind; shifts are two tokens each."""
+_SHIFTS: dict[TokenType, type[exp.Binary]] = {
+    TokenType.LT: exp.BitwiseLeftShift,
+    TokenType.GT: exp.BitwiseRightShift,
+}
+
+_LEFT_TO_RIGHT = (
+    *(exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
+    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
+)
+"""Operators of which `a ∘ b ∘ c` is read as `(a ∘ b) ∘ c`, so that long chains need no parentheses."""
+
+
+class Tokenizer(Spark.Tokenizer):
+    """A quote that stands twice in a string is one of its characters."""
+
+    STRING_ESCAPES: ClassVar = ["\\", "'", '"']
+
+
+class Parser(SparkParser):
+    """Spark's grammar where sqlglot's differs; literals keep their text."""
+
+    PRIMARY_PARSERS: ClassVar = {
+        **SparkParser.PRIMARY_PARSERS,
+        **dict.fromkeys(_STRINGS, lambda self, token: self._string(token)),
+        TokenType.NUMBER: lambda _, token: exp.Literal(this=token.text, is_string=False),
+    }
+    UNARY_PARSERS: ClassVar = {
+        **SparkParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: exp.Anonymous(this="POSITIVE", expressions=[self._parse_unary()]),
+        TokenType.DASH: lambda self: self._negative(),
+        TokenType.NOT: lambda self: exp.Not(this=_as_operand(self._parse_equality())),
+    }
+    JOINS_HAVE_EQUAL_PRECEDENCE: ClassVar = False
+    TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
+
+    def _string(self, token: Token) -> exp.Literal:
+        """One literal of all strings that stand beside each other."""
+        tokens = [token]
+        while self._match_set(_STRINGS):
+            tokens.append(self._prev)
+        written = " ".join(self._slice(part) for part in tokens)
+        found = exp.Literal(this="".join(part.text for part in tokens), is_string=True)
+        if not _PLAIN_STRING.fullmatch(written):
+            found.set(WRITTEN, written)
+        return found
+
+    def _negative(self) -> exp.Expr | None:
+        """A minus belongs to the number behind it before anything else does."""
+        if not self._match(TokenType.NUMBER):
+            return exp.Neg(this=self._parse_unary())
+        number = exp.Neg(this=exp.Literal(this=self._prev.text, is_string=False))
+        return self._parse_column_ops(number)
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        found = self._typed_literal() or super()._parse_type(parse_interval, fallback_to_identifier)
+        while found is not None and self._match(TokenType.COLLATE):
+            found = exp.Collate(this=found, expression=self._collation())
+        return found
+
+    def _collation(self) -> exp.Expr | None:
+        named = self._parse_column()
+        is_plain = isinstance(named, exp.Column) and not named.table and not named.this.quoted
+        return exp.var(named.name) if is_plain and named is not None else named
+
+    def _typed_literal(self) -> exp.Expr | None:
+        """`date '2024-01-31'` and the like, before anything behind it is applied."""
+        if self._curr.text.upper() not in _TYPED_LITERALS or self._next.token_type not in _STRINGS:
+            return None
+        if self._curr.token_type == TokenType.IDENTIFIER:
+            return None
+        kind = self._curr.text.upper()
+        self._advance(2)
+        value = exp.Literal(this=self._prev.text, is_string=True)
+        to = exp.DataType.build(kind, dialect=self.dialect)
+        cast = exp.Cast(this=value, to=to, written=f"{kind} {self._slice(self._prev)}")
+        return self._parse_column_ops(cast)
+
+    def _parse_interval(
+        self,
+        require_interval: bool = True,
+        parse_function_unit: bool = True,  # noqa: ARG002 - sqlglot's signature
+    ) -> exp.Interval | None:
+        """An interval as it stands: one text, values with units, or a value from one unit to another."""
+        index = self._index
+        if not require_interval or not self._match(TokenType.INTERVAL):
+            return None
+        words: list[str] = []
+        while part := self._value_and_unit():
+            words += part
+        if not words and self._match_set(_STRINGS):
+            words = [self._slice(self._prev)]
+        elif words and self._match_text_seq("TO"):
+            words += ["TO", self._curr.text.upper()]
+            self._advance()
+        if not words:
+            self._retreat(index)
+            return None
+        return exp.Interval(written=" ".join(["INTERVAL", *words]))
+
+    def _value_and_unit(self) -> list[str]:
+        index = self._index
+        sign = self._prev.text if self._match_set((TokenType.DASH, TokenType.PLUS)) else ""
+        if self._match_set((TokenType.NUMBER, *_STRINGS)):
+            value = self._slice(self._prev)
+            unit = self._curr.text.upper()
+            if unit in _UNITS and self._curr.token_type != TokenType.IDENTIFIER:
+                self._advance()
+                return [sign + value, unit]
+        self._retreat(index)
+        return []
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        return self._bitwise(self._parse_term(), 1)
+
+    def _bitwise(self, left: exp.Expr | None, least: int) -> exp.Expr | None:
+        """`left` with all operators behind it that bind at least so tightly."""
+        while self._binding() >= least:
+            token, binding = self._curr.token_type, self._binding()
+            self._advance(2 if token in _SHIFTS else 1)
+            right = self._parse_term()
+            while self._binding() > binding:
+                right = self._bitwise(right, self._binding())
+            left = (_SHIFTS.get(token) or self.BITWISE[token])(this=left, expression=right)
+        return left
+
+    def _binding(self) -> int:
+        token = self._curr.token_type
+        is_half = token in _SHIFTS and self._next.token_type != token
+        return 0 if is_half else _BINDING.get(token, 0)
+
+    def _slice(self, token: Token) -> str:
+        return str(self.sql[token.start : token.end + 1])
+
+
+class Generator(SparkGenerator):
+    """Writes what the parser has read, without any of the rewriting that carries SQL from one engine to another."""
+
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+    TRANSFORMS: ClassVar = {
+        kind: write
+        for kind, write in SparkGenerator.TRANSFORMS.items()
+        if kind
+        not in (
+            *(exp.Select, exp.From, exp.Table, exp.Array, exp.With, exp.WithinGroup),
+            *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
+        )
+    }
+
+    def literal_sql(self, expression: exp.Literal) -> str:
+        return expression.args.get(WRITTEN) or super().literal_sql(expression)
+
+    def interval_sql(self, expression: exp.Interval) -> str:
+        return expression.args.get(WRITTEN) or super().interval_sql(expression)
+
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        return expression.args.get(WRITTEN) or super().cast_sql(expression, safe_prefix)
+
+    def binary(self, expression: exp.Binary, op: str) -> str:
+        kind = type(expression)
+        rights: list[str] = []
+        left: exp.Expr = expression
+        while type(left) is kind and (left is expression or kind in _LEFT_TO_RIGHT):
+            rights.append(self._operand(left.args.get("expression")))
+            left = left.this
+        return f" {op} ".join([self._operand(left), *reversed(rights)])
+
+    def escape_sql(self, expression: exp.Escape) -> str:
+        return f"{self.sql(expression, 'this')} ESCAPE {self.sql(expression, 'expression')}"
+
+    def connector_sql(self, expression: exp.Connector, op: str, *_: object) -> str:
+        return self.binary(expression, op)
+
+    def mod_sql(self, expression: exp.Mod) -> str:
+        return self.binary(expression, "%")
+
+    def neg_sql(self, expression: exp.Neg) -> str:
+        return f"-{self._operand(expression.this)}"
+
+    def bitwisenot_sql(self, expression: exp.BitwiseNot) -> str:
+        return f"~{self._operand(expression.this)}"
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """`x IS NOT NULL` is an operator of its own, and not the negation of another."""
+        inner = expression.this
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            return f"{self._operand(inner.this)} IS NOT NULL"
+        return f"NOT {self._operand(inner)}"
+
+    def between_sql(self, expression: exp.Between) -> str:
+        this, low, high = (self._operand(expression.args[part]) for part in ("this", "low", "high"))
+        return f"{this} BETWEEN {low} AND {high}"
+
+    def in_sql(self, expression: exp.In) -> str:
+        if expression.args.get("unnest") or expression.args.get("field"):
+            return super().in_sql(expression)
+        query = expression.args.get("query")
+        values = self.sql(query) if query else f"({self.expressions(expression, flat=True)})"
+        return f"{self._operand(expression.this)} IN {values}"
+
+    def bracket_sql(self, expression: exp.Bracket) -> str:
+        return f"{self._operand(expression.this)}[{self.expressions(expression, flat=True)}]"
+
+    def dot_sql(self, expression: exp.Dot) -> str:
+        return f"{self._operand(expression.this)}.{self.sql(expression, 'expression')}"
+
+    def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+        """Joins inside of what is joined are in parentheses."""
+        inner = expression.this
+        if inner.args.get("joins"):
+            expression = expression.copy()
+            expression.set("this", exp.Var(this=f"({self.sql(inner)})"))
+        return super().join_sql(expression, join_op)
+
+    def set_operations(self, expression: exp.SetOperation) -> str:
+        rights: list[str] = []
+        left: exp.Expr = expression
+        operation = self.set_operation(expression)
+        while isinstance(left, exp.SetOperation) and (left is expression or _is_plainly(left, expression)):
+            rights.append(self._query_operand(left.expression))
+            left = left.this
+        text = f" {operation} ".join([self._query_operand(left), *reversed(rights)])
+        return self.prepend_ctes(expression, self.query_modifiers(expression, text))
+
+    def _query_operand(self, operand: exp.Expr) -> str:
+        text = self.sql(operand)
+        return f"({text})" if isinstance(operand, exp.SetOperation) else text
+
+    def _operand(self, operand: exp.Expr | str | None) -> str:
+        text = self.sql(operand)
+        return f"({text})" if isinstance(operand, exp.Expr) and _is_operator(operand) else text
+
+
+class ArcticSpark(Spark):
+    """The dialect of queries that are followed."""
+
+    Tokenizer = Tokenizer
+    Parser = Parser
+    Generator = Generator
+
+
+def tokens(sql: str) -> list[Token]:
+    """The tokens of a text, of which a number's suffix is part of the number; raises sqlglot's TokenError."""
+    found: list[Token] = []
+    waiting = iter(ArcticSpark().tokenize(sql))
+    for token in waiting:
+        last = found[-1] if found else None
+        if last is not None and token.token_type == TokenType.DCOLON and token.start == last.start:
+            next(waiting)
+            last.text = sql[last.start : last.end + 1]
+        else:
+            found.append(token)
+    return found
+
+
+def literals(sql: str) -> list[str]:
+    """The literals of a text as they stand, sorted."""
+    kinds = (*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING)
+    return sorted(sql[token.start : token.end + 1] for token in tokens(sql) if token.token_type in kinds)
+
+
+def write(expression: exp.Expr) -> str:
+    """The expression as Spark's SQL; raises sqlglot's UnsupportedError for what Spark has no words for."""
+    generator = Generator(dialect=ArcticSpark(), comments=False, unsupported_level=ErrorLevel.RAISE)
+    return generator.generate(expression, copy=False)
+
+
+def _as_operand(operand: exp.Expr | None) -> exp.Expr | None:
+    return exp.Paren(this=operand) if isinstance(operand, exp.Is) else operand
+
+
+def _is_operator(operand: exp.Expr) -> bool:
+    if isinstance(operand, exp.Paren | exp.Dot) or operand.args.get(WRITTEN):
+        return isinstance(operand, exp.Interval)
+    return isinstance(operand, exp.Binary | exp.Unary | exp.Between | exp.In | exp.Interval)
+
+
+def _is_plainly(inner: exp.SetOperation, outer: exp.SetOperation) -> bool:
+    """Whether an operation is the same as the one whose left side it is, with nothing of its own."""
+    own = {name for name, value in inner.args.items() if value} - {"this", "expression", "distinct"}
+    is_same = type(inner) is type(outer) and inner.args.get("distinct") == outer.args.get("distinct")
+    return is_same and not own and not outer.args.get("by_name")

@@ -1,0 +1,104 @@
+"""Spark compares queries with what our parser writes back of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlglot import exp
+
+from arctic_runtime.plan.incremental import functions
+from arctic_runtime.spark import judge as judging
+from arctic_runtime.spark.judge import judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAITHFUL = [
+    "select name = 'O''Brien' as a, ts - interval 1 day 2 hours as b, 'a' 'b' as c from judged",
+    r"""select "it's" as a, r'\d' as b, 'it\'s' as c, '\\' as d""",
+    "select -128Y as a, -9223372036854775808L as b, - 5 as c, 1 - -5 as d, - -id as e, 5D as f, .5 as h from judged",
+    "select timestamp '2020-01-01 10:00:00' :: date :: string as a, date '2020-01-01' + 1 as b, -5::string as c",
+    "select 1 & 2 >> 1 | 3 ^ 4 << 2 as a, name || name collate utf8_lcase as b, id + 1 || name as c from judged",
+    "select concat(+'7', name) as a, interval '1-2' year to month as b, dateadd(day, 1, ts) as c from judged",
+    "select name is not null as a, not name is null as b, id not in (1, 2) as c, id <=> g as d from judged",
+    "select 2 - (1 - id) as a, 8 / (4 / id) as b, not (true and id = 1) or id = g = false as c from judged",
+    "with a as (with b as (select id from judged) select * from b), c as (select a.id, g from a, judged j) "
+    "select * from c union all select * from c",
+    "with a as (select id, count(*) as n from judged group by id having count(*) > 1) "
+    "select a.*, b.n as m from a join a b using (id)",
+    "select a.id from judged a, judged b join judged c on b.id = c.id left join "
+    "(judged d join judged e on d.g = e.g) on d.id = b.id",
+    "select sum(id) over (partition by g order by ts range between interval 1 day 2 hours preceding and current row) "
+    "as a, count(*) over () as b from judged",
+    "select count(*) filter (where id > 1) as a, first(id) ignore nulls as b, max(struct(id, g)).g as c from judged",
+    "select transform(array(id), x -> x + 1) as a, named_struct('a', id).a as b, array(id)[0] as c from judged",
+    "select id from judged j where exists (select 1 from judged k where k.id = j.id) and g not in (select 1)",
+    "select id from judged union select g from judged except select 1 intersect select 2",
+]
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession) -> SparkSession:
+    """A session with the view that the queries read."""
+    values = "values (1L, 1, 'a', timestamp '2020-01-01 10:00:00') as t(id, g, name, ts)"
+    spark.sql(f"create or replace temporary view judged as select * from {values}")
+    return spark
+
+
+def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
+    judged: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "_plans", lambda *_: {})
+    assert {sql: verdict.because for sql in FAITHFUL if not (verdict := judge(judged, sql)).is_same} == {}
+
+
+@pytest.mark.parametrize(
+    ("sql", "written", "named"),
+    [
+        (
+            "select id, name = 'O''Brien' as a from judged",
+            "select id, name = concat('O', 'Brien') as a from judged",
+            "Brien",
+        ),
+        ("select id from judged where g - 1 > 2", "select id from judged where g > 2 - 1", "g"),
+        ("select id from judged", "select g as id from judged", "id bigint"),
+        ("select id from judged", "select x from judged", "does not take it"),
+        ("select id from (values (1), (2)) as t(id)", "select id from (values (1), (3)) as t(id)", "Spark reads"),
+        (
+            "with a as (select g from judged) select * from a",
+            "with a as (select g + 0 as g from judged) select * from a",
+            "g",
+        ),
+    ],
+)
+def test_a_query_that_is_written_back_as_another_one_is_told_with_the_expression(
+    judged: SparkSession, monkeypatch: pytest.MonkeyPatch, sql: str, written: str, named: str
+) -> None:
+    monkeypatch.setattr(judging, "write", lambda _: written)
+    verdict = judge(judged, sql)
+    assert not verdict.is_same
+    assert named in verdict.because
+
+
+def test_plans_that_differ_are_the_same_where_the_optimizer_leaves_the_same(
+    judged: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "write", lambda _: "select id, not (name is null) as a from judged where id = 1")
+    assert judge(judged, "select id, name is not null as a from judged where id = 1").is_same
+
+
+def test_a_fault_of_the_parser_is_caught(judged: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_parentheses(sql: str) -> exp.Query:
+        return functions.parse(sql.replace("(", "").replace(")", ""))
+
+    monkeypatch.setattr(judging, "parse", without_parentheses)
+    verdict = judge(judged, "select g - (id - 1) as a from judged")
+    assert not verdict.is_same
+    assert "id" in verdict.because
+
+
+def test_the_settings_of_a_session_are_as_before(judged: SparkSession) -> None:
+    before = dict(judged.conf.getAll)
+    judge(judged, FAITHFUL[0])
+    assert dict(judged.conf.getAll) == before
