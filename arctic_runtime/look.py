@@ -118,7 +118,7 @@ class Look:
         head = state.changes.head if state.changes else None
         steps = [*settle(self.model, state)]
         if decision.mode != "unchanged":
-            steps += stale_branches(self.model, state)
+            steps += stale_branches(self.model, state, self.now)
             steps.append(
                 AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
             )

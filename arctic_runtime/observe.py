@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState
 from arctic_runtime.model.columns import Column, Names, same_name
 from arctic_runtime.model.expiry import TRIMMED, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
@@ -27,7 +28,6 @@ from arctic_runtime.model.state import (
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
 from arctic_runtime.plan.decide import RUN, TOTALS, consumed, last_run
-from arctic_runtime.plan.settle import BRANCH_PREFIX
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -154,6 +154,22 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
     )
 
 
+def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
+    """Where main and a branch of a table stand, and who wrote its snapshots."""
+    table = reader.load_table(name.schema, name.name)
+    tips = {ref: found.snapshot_id for ref, found in table.metadata.refs.items()}
+    commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
+    return BranchState(tips.get("main"), tips.get(branch), commits)
+
+
+def _branch_commit(snapshot: Snapshot) -> BranchCommit:
+    return BranchCommit(snapshot.parent_snapshot_id, _operation(snapshot), _summary(snapshot).get(ATTEMPT))
+
+
+def _operation(snapshot: Snapshot) -> str:
+    return snapshot.summary.operation.value if snapshot.summary else "append"
+
+
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
     """The versions that have a name: tags of the change table that are no part of our own work, oldest first."""
     table = _load(reader, model.table.changes)
@@ -245,6 +261,7 @@ def _change_table(table: Table) -> ChangeTableState:
         properties=dict(table.properties),
         branches=_branches(table),
         parents=_parents(table),
+        times=_times(table),
         formerly=_formerly(table),
     )
 
@@ -263,6 +280,7 @@ def _base(table: Table) -> BaseState:
         properties=dict(table.properties),
         branches=_branches(table),
         parents=_parents(table),
+        times=_times(table),
         formerly=_formerly(table),
         sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
     )
@@ -328,7 +346,7 @@ def _commits(table: Table) -> Iterable[Commit]:
 
 def _commit(table: Table, snapshot: Snapshot) -> Commit:
     summary = _summary(snapshot)
-    operation = snapshot.summary.operation.value if snapshot.summary else "append"
+    operation = _operation(snapshot)
     if TRIMMED in summary:
         operation = "replace"  # What it took away had been replaced, and read by all.
     return Commit(
@@ -357,6 +375,10 @@ def _branches(table: Table) -> dict[str, int]:
 
 def _parents(table: Table) -> dict[int, int | None]:
     return {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+
+
+def _times(table: Table) -> dict[int, int]:
+    return {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
 
 
 def _summary(snapshot: Snapshot) -> Mapping[str, str]:

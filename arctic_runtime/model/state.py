@@ -29,7 +29,8 @@ class Commit:
 class ChangeTableState:
     """The change table: its head, and every snapshot from the oldest kept to the head.
 
-    `formerly` are the names that columns had in snapshots where these were not those of today.
+    `times` are the milliseconds at which snapshots were committed, those of branches too. `formerly` are the names that
+    columns had in snapshots where these were not those of today.
     """
 
     uuid: str
@@ -38,6 +39,7 @@ class ChangeTableState:
     properties: Mapping[str, str]
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
+    times: Mapping[int, int] = field(default_factory=dict)
     formerly: Mapping[int, Names] = field(default_factory=dict)
 
     @property
@@ -84,7 +86,8 @@ class BaseState:
     """The base: its snapshot, what it is merged to, and its layout as written in its properties.
 
     `sequence` is the snapshot's sequence number where each row tells the one of its commit, None where none does.
-    `formerly` are the names that columns had in snapshots where these were not those of today.
+    `times` are the milliseconds at which snapshots were committed, those of branches too. `formerly` are the names that
+    columns had in snapshots where these were not those of today.
     """
 
     uuid: str
@@ -95,6 +98,7 @@ class BaseState:
     properties: Mapping[str, str]
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
+    times: Mapping[int, int] = field(default_factory=dict)
     formerly: Mapping[int, Names] = field(default_factory=dict)
     sequence: int | None = None
 

@@ -6,11 +6,12 @@ table to it; where nothing is behind there are none.
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
 from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
@@ -29,8 +30,6 @@ MERGED_ROWS = 500_000
 
 MOST_RELAXED = 4.0
 """Where commits come faster than merges could keep up with, so many times as much may wait at the most."""
-
-BRANCH_PREFIX = "arctic_"
 
 
 def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, ...]:
@@ -55,14 +54,19 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
     return (DropStranger(state.stranger), view) if state.stranger is not None else (view,)
 
 
-def stale_branches(model: Model, state: TableState) -> tuple[DropBranches, ...]:
-    """Branches of ours that can't be fast-forwarded any more: main has moved on since they were made."""
+def stale_branches(model: Model, state: TableState, now: datetime.datetime) -> tuple[DropBranches, ...]:
+    """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
+    now_ms = round(now.timestamp() * 1000)
     found = []
     for table, part in ((model.table.changes, state.changes), (model.base, state.base)):
         if part is not None:
-            stale = _stale(table, part)
-            found.extend([stale] if stale.branches else [])
+            names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms)
+            found.extend([DropBranches(table, names)] if names else [])
     return tuple(found)
+
+
+def _head(part: ChangeTableState | BaseState) -> int | None:
+    return part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
 
 
 def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
@@ -86,23 +90,6 @@ def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> Create
     head = changes.commits[-1].summary
     size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
     return CreateBase(model.base, _newest(changes), int(size), replaces)
-
-
-def _stale(table: TableName, part: ChangeTableState | BaseState) -> DropBranches:
-    head = part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
-    names = [
-        name
-        for name, tip in part.branches.items()
-        if name.startswith(BRANCH_PREFIX) and head is not None and head not in lineage(tip, part.parents)
-    ]
-    return DropBranches(table, tuple(sorted(names)))
-
-
-def lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
-    """A snapshot and those behind it, newest first."""
-    while snapshot is not None:
-        yield snapshot
-        snapshot = parents.get(snapshot)
 
 
 def _is_loaded(changes: ChangeTableState) -> bool:

@@ -1,13 +1,16 @@
 """Commits that happen only if the table still is what was observed.
 
 An Iceberg append never conflicts, so two runs could both append the same window. Here a write goes to a branch that
-starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot. A
-table that is overwritten as a whole needs no branch: Iceberg itself compares what it was with what it is.
+starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot.
+Before, the branch has to hold the attempt's own commits and nothing else, which each of them names in its summary: the
+commit of a branch that was dropped meanwhile would otherwise come on top of whatever main is by then. A table that is
+overwritten as a whole needs no branch: Iceberg itself compares what it was with what it is.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
@@ -17,9 +20,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, CommitUnknown
+from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, why_not_publish
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.settle import BRANCH_PREFIX
+from arctic_runtime.observe import observe_branch
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import Sql, name, number, statement, text
 
 T = TypeVar("T")
@@ -43,9 +49,12 @@ _CONFLICT = (
     "already exists",
     "Found conflicting",
     "Found new conflicting",
+    "Found concurrently added",
+    "Missing required files to delete",
     "Cannot determine history between",
     "Still referenced by refs",
 )
+_SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 _READ_ONLY = (
     "SQLITE_READONLY",
     "Permission denied",
@@ -75,33 +84,58 @@ def retried(action: Callable[[], T]) -> T:
 
 
 def swap_in(
-    spark: SparkSession, table: TableName, expected: int, token: str, write: Callable[[tuple[str, ...]], T]
+    spark: SparkSession,
+    reader: CatalogReader | None,
+    table: TableName,
+    expected: int,
+    token: str,
+    write: Callable[[tuple[str, ...]], T],
 ) -> T:
     """Runs `write` on a branch of the snapshot `expected`, then makes the branch the table, if main is unmoved.
 
-    `write` gets the parts of the branch's name, and may raise to give the attempt up; its result is returned.
+    `write` gets the parts of the branch's name, and may raise to give the attempt up; its result is returned. All
+    that it writes has to be committed when it returns. Without a `reader` Spark is asked what the branch holds.
     Raises CommitConflict where another writer was faster: the table is then as that writer left it.
     """
-    branch = f"{BRANCH_PREFIX}{token}"
+    branch, attempt = f"{BRANCH_PREFIX}{token}", f"{token}-{uuid.uuid4().hex[:8]}"
     parts = {"table": name(*table.parts), "branch": name(branch)}
     run(
         spark,
         statement("ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=number(expected), **parts),
     )
     try:
-        result = write(table.branch(branch))
-        publish(spark, table, branch)
+        with settings(spark, said_by_session({ATTEMPT: attempt})):
+            result = write(table.branch(branch))
+        publish(spark, reader, table, branch, expected, attempt)
         return result
     finally:
         clear_away(spark, table, branch)
 
 
-def publish(spark: SparkSession, table: TableName, branch: str) -> None:
-    """Makes a branch the table, also where the answer to that gets lost; raises CommitConflict if main has moved."""
+def publish(
+    spark: SparkSession,
+    reader: CatalogReader | None,
+    table: TableName,
+    branch: str,
+    expected: int,
+    attempt: str,
+    is_shared: bool = False,
+) -> None:
+    """Makes a branch the table, also where the answer to that gets lost.
+
+    Raises CommitConflict if main has moved, or if the branch is not what `attempt` wrote on top of `expected`. Where
+    the attempt `is_shared` by several processes, another one may have published it already.
+    """
+    state = branch_state(spark, reader, table, branch)
+    if state.is_published and (is_shared or state.tip == expected):
+        return
+    reason = why_not_publish(state, expected, attempt, is_shared)
+    if reason is not None:
+        raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}\n  found: {reason}")
     try:
         fast_forward(spark, table, branch)
     except (ArcticError, *SPARK_ERRORS) as error:
-        if not _went_through(spark, table, branch, f"commit {branch} to {table}", error):
+        if not _went_through(spark, reader, table, branch, error):
             raise
 
 
@@ -147,16 +181,30 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
     run(spark, call)
 
 
-def _went_through(spark: SparkSession, table: TableName, branch: str, what: str, error: Exception) -> bool:
-    """Whether main is the branch although moving it there seemed to fail: an answer can get lost."""
+def _went_through(
+    spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
+) -> bool:
+    """Whether main came to the branch although moving it there seemed to fail: an answer can get lost."""
     try:
-        found = attempt(lambda: tips(spark, table, "main", branch), what)
+        return branch_state(spark, reader, table, branch).is_published
     except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
-            f"It is not known whether a commit went through.\n  while: {what}\n  found: {error}\n"
-            "  what to do: run again; the next run looks for it first and applies nothing twice"
+            f"It is not known whether a commit went through.\n  while: commit {branch} to {table}\n"
+            f"  found: {error}\n  what to do: run again; the next run looks for it first and applies nothing twice"
         ) from error
-    return len(found) == 2 and len(set(found.values())) == 1
+
+
+def branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
+    """Where main and a branch stand, and who wrote the table's snapshots; Spark tells it where there is no `reader`."""
+    if reader is not None:
+        return observe_branch(reader, table, branch)
+    found = attempt(lambda: tips(spark, table, "main", branch), f"look for {branch} of {table}")
+    rows = attempt(
+        lambda: spark.table(name(*table.parts, "snapshots")).select(*_SNAPSHOT_COLUMNS).collect(),
+        f"read the snapshots of {table}",
+    )
+    commits = {at: BranchCommit(parent, operation, (said or {}).get(ATTEMPT)) for at, parent, operation, said in rows}
+    return BranchState(found.get("main"), found.get(branch), commits)
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:

@@ -150,7 +150,7 @@ def _next_step(
 ) -> tuple[TableState, CompactionStep | None]:
     """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
     state = run.settled(run.observe())
-    for stale in stale_branches(run.model, state):
+    for stale in stale_branches(run.model, state, run.now):
         perform(stale, run.context(state))
     state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)
@@ -205,7 +205,7 @@ def _rewrite(step: Rewrite, context: Context) -> None:
         if is_base and done["rewritten_data_files_count"] and state.base is not None and state.base.merged is not None:
             _stamp(context.spark, branch, state.base.merged)
 
-    swap_in(context.spark, step.table, step.expected, context.token, write)
+    swap_in(context.spark, context.reader, step.table, step.expected, context.token, write)
 
 
 def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
+from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import (
     ACTION,
@@ -84,6 +84,7 @@ from arctic_runtime.spark.frames import (
     uncompiled,
 )
 from arctic_runtime.spark.parallel import Parallel
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import Sql, aliased, listed, name, number, statement, text
 from arctic_runtime.spark.statement import properties as property_list
 
@@ -138,12 +139,13 @@ class Appended:
 
 @dataclass(frozen=True)
 class Context:
-    """What every step needs: the session, the model, what was observed, and this attempt's token and time.
+    """What every step needs: the session, the catalog, the model, what was observed, and this attempt's token and time.
 
     `appended` is the newest commit of the run.
     """
 
     spark: SparkSession
+    reader: CatalogReader
     model: Model
     state: TableState
     token: str
@@ -220,7 +222,7 @@ def append_changes(
         replaced = ranges.told(told) if ranges is not None and is_whole else None
         return Appended(step.expected, {action: found[action] for action in _ACTIONS}, replaced)
 
-    return swap_in(context.spark, step.table, step.expected, context.token, write)
+    return swap_in(context.spark, context.reader, step.table, step.expected, context.token, write)
 
 
 def _told(seen: Observation) -> dict[str, Any]:
@@ -360,19 +362,6 @@ def _create(
         spark.catalog.dropTempView(view)
 
 
-@contextmanager
-def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings of this session for a while; each thread has a session of its own, so they can't leak."""
-    before = {key: spark.conf.get(key, None) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, kept in before.items():
-            spark.conf.unset(key) if kept is None else spark.conf.set(key, kept)
-
-
 def looking_up(keys: int) -> dict[str, str]:
     """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
     is_pruned = {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
@@ -499,7 +488,7 @@ def _merge_base(step: MergeBase, context: Context) -> None:
     def merge(branch: Sequence[str]) -> None:
         _replace_rows(context, base, branch, sought, alive, merged_to(step.end))
 
-    swap_in(spark, step.table, step.expected, context.token, merge)
+    swap_in(spark, context.reader, step.table, step.expected, context.token, merge)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.incremental.functions import parse
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.written import literals, write
-from arctic_runtime.spark.execute import settings
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import Sql, name, statement
 
 _JUDGING = {

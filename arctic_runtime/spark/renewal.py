@@ -8,14 +8,16 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.begun import RENEWED
+from arctic_runtime.begun import RENEWED, observe_begun
 from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.branch import ATTEMPT
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.compaction import NodeRange, Renew
 from arctic_runtime.spark.commit import clear_away, publish, run, said, unmoved, write_once
 from arctic_runtime.spark.diff import DELETE
-from arctic_runtime.spark.execute import JOINED_AS_IT_LIES, Context, merged_to, settings, transform_value
+from arctic_runtime.spark.execute import JOINED_AS_IT_LIES, Context, merged_to, transform_value
 from arctic_runtime.spark.frames import all_of, column, conformed, newest_changes, own_changes
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import name, number, statement
 
 CHANGED = f"{OWN_PREFIX}changed"
@@ -51,14 +53,27 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
     run(spark, create)
     for part in step.remaining:
         merged = merged_to(step.end) if part == step.remaining[-1] else {}
-        _write(step, part, context, branch, said({RENEWED: str(part), **merged}))
+        _write(step, part, context, branch, said({ATTEMPT: step.branch, RENEWED: str(part), **merged}))
         tell(part)
     try:
-        publish(spark, step.table, step.branch)
+        _check_all_done(step, context)
+        publish(spark, context.reader, step.table, step.branch, step.expected, step.branch, is_shared=True)
     except CommitConflict:
         clear_away(spark, step.table, step.branch)
         raise
     clear_away(spark, step.table, step.branch)
+
+
+def _check_all_done(step: Renew, context: Context) -> None:
+    """Raises CommitConflict where a part is not on the branch: it was dropped meanwhile, with what was on it."""
+    begun = observe_begun(context.reader, step.table)
+    done = next((one.done for one in begun if one.branch == step.branch), frozenset())
+    lost = [str(part) for part in step.ranges if part not in done]
+    if lost:
+        raise CommitConflict(
+            f"{step.table}: its nodes {', '.join(lost)} were written anew, but the branch {step.branch} lacks them.\n"
+            "  what to do: run `arctic compact` again"
+        )
 
 
 def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], more: Mapping[str, str]) -> None:

@@ -37,7 +37,7 @@ from arctic_runtime.spark import events
 from arctic_runtime.spark.commit import SPARK_ERRORS, retried, was_too_large_to_send
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
-from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform, settings
+from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform
 from arctic_runtime.spark.failures import refusal_for
 from arctic_runtime.spark.frames import (
     appended,
@@ -45,6 +45,7 @@ from arctic_runtime.spark.frames import (
     with_source_position,
 )
 from arctic_runtime.spark.parallel import Parallel
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import name
 
 MAX_SETTLING = 20
@@ -109,7 +110,7 @@ class Run(Look):
             decision, committed = self._committed
             return self.outcome(decision, committed.rows, state)
         context = self.context(state)
-        for step in stale_branches(self.model, state):
+        for step in stale_branches(self.model, state, self.now):
             perform(step, context)
         try:
             committed = self._commit(context, decision, upstreams)
@@ -285,7 +286,7 @@ class Run(Look):
     def context(self, state: TableState) -> Context:
         """What steps for this state need, with a token of its own."""
         committed = self._committed[1] if self._committed else None
-        return Context(self.session(), self.model, state, uuid.uuid4().hex[:12], self.now, committed)
+        return Context(self.session(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, committed)
 
 
 def _begun(decision: Decision) -> dict[str, str]:

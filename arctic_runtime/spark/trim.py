@@ -9,8 +9,9 @@ from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.commit import run, said_by_session, swap_in, write_once
-from arctic_runtime.spark.execute import Context, settings
+from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import COMMIT_ORDER, as_key, key_name, read_table
+from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import listed, name, properties, statement
 
 _ROWS = "__arctic_t"
@@ -23,7 +24,9 @@ def trim(step: Trim, context: Context) -> None:
     Raises CommitConflict where the change table has moved on.
     """
     _set(context.spark, step.table, {TRIMMED: ages_text([step.until])})
-    swap_in(context.spark, step.table, step.expected, context.token, lambda branch: _delete(step, context, branch))
+    swap_in(
+        context.spark, context.reader, step.table, step.expected, context.token, lambda on: _delete(step, context, on)
+    )
 
 
 def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from arctic_runtime.errors import CommitConflict, CommitUnknown
+from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
+from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.observe import observe_source
 from arctic_runtime.spark import commit, execute
@@ -312,8 +314,15 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
         assert lake.actions(lake.run(model)) == (0, 1, 0)
         assert len(windows_of(lake, model)) == number + 2
     lake.append("events", [(1, "B", 20)], EVENTS)
-    monkeypatch.setattr(commit, "attempt", lambda *_: (_ for _ in ()).throw(Lost("catalog is away")))
-    monkeypatch.setattr(commit, "run", lambda spark, sql: spark.sql(sql).collect())
+    observe, asked = commit.observe_branch, []
+
+    def away(*args: Any) -> BranchState:
+        asked.append(args)
+        if len(asked) > 1:
+            raise CatalogError("the catalog is away")
+        return observe(*args)
+
+    monkeypatch.setattr(commit, "observe_branch", away)
     with pytest.raises(CommitUnknown, match="applies nothing twice"):
         lake.run(model)
     monkeypatch.undo()
@@ -357,10 +366,14 @@ def test_branches_that_can_win_no_more_are_dropped_and_foreign_ones_kept(lake: W
     for table in ("m", "m__changes"):
         for branch in ("arctic_dead", "mine"):
             lake.spark.sql(f"alter table {lake.sql_name(table)} create branch {branch}")
-    for lsn in (2, 3):
-        lake.append("events", [(1, f"v{lsn}", lsn)], EVENTS)
-        lake.run(model)
-    assert lake.branches(model) == {"mine"}
+    lake.append("events", [(1, "v2", 2)], EVENTS)
+    lake.run(model)
+    today = datetime.datetime.now(datetime.timezone.utc)
+    left = {0: {"mine", "arctic_dead"}, 2: {"mine"}}
+    for days, expected in left.items():
+        lake.append("events", [(1, f"v{days}", days + 3)], EVENTS)
+        Run(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run()
+        assert lake.branches(model) == expected
 
 
 def test_a_plan_is_shown_without_spark_and_holds(lake: Warehouse) -> None:

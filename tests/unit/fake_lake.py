@@ -1,11 +1,15 @@
 """A catalog that compares and swaps, in memory: tables are snapshots, refs and what they hold; there is no Spark.
 
+As Iceberg does, a commit makes a branch anew that is not there any more, on top of what main is then.
+
 Operations are generators that stop before each touch of the catalog, so that a test decides who goes next. What they do
-is planned by the real `decide`, `settle`, `stale_branches` and `expiry`.
+is planned by the real `decide`, `settle`, `stale_branches`, `why_not_publish` and `expiry`. Nobody waits before
+dropping a branch that main has left behind, so writers lose theirs at any moment.
 """
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +18,7 @@ from typing import Any
 from typing_extensions import assert_never
 
 from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, why_not_publish
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots
@@ -37,7 +42,7 @@ from arctic_runtime.plan.decide import CONSUMED, MODE, REASON, RUN, Request, con
 from arctic_runtime.plan.expiry import expiry
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.layout import LAYOUT, layout_text
-from arctic_runtime.plan.settle import BRANCH_PREFIX, settle, stale_branches
+from arctic_runtime.plan.settle import settle, stale_branches
 
 Rows = dict[int, str]
 Change = tuple[int, "str | None", "str | None"]
@@ -49,6 +54,7 @@ EVENTS = TableName("lake", "dwd", "events")
 MERGED = "arctic.merged"
 MAX_ATTEMPTS = 5
 COLUMNS = (Column("id", "int"), Column("v", "string"))
+LONG_AFTER = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,8 @@ class Table:
 
     def commit(self, branch: str, operation: str, content: Any, summary: Mapping[str, str]) -> Snap:
         self.sequence += 1
-        made = Snap(self.clock(), self.sequence, self.refs.get(branch), operation, content, summary)
+        parent = self.refs.get(branch, self.refs.get("main"))
+        made = Snap(self.clock(), self.sequence, parent, operation, content, summary)
         self.snaps[made.id] = made
         self.refs[branch] = made.id
         return made
@@ -85,7 +92,13 @@ class Table:
             raise CommitConflict(f"snapshot {at} is gone")
         self.refs[name] = at
 
+    def state(self, name: str) -> BranchState:
+        commits = {of.id: BranchCommit(of.parent, of.operation, of.summary.get(ATTEMPT)) for of in self.snaps.values()}
+        return BranchState(self.refs.get("main"), self.refs.get(name), commits)
+
     def fast_forward(self, name: str) -> None:
+        if name not in self.refs:
+            raise CommitConflict(f"Ref does not exist: {name}")
         if self.refs["main"] not in [snap.id for snap in self.lineage(name)]:
             raise CommitConflict("main is not an ancestor")
         self.refs["main"] = self.refs[name]
@@ -159,15 +172,13 @@ class Lake:
 
     def observe(self) -> TableState:
         commits = tuple(self._commit(self.log, snap) for snap in self.log.lineage())
-        changes = ChangeTableState("log", COLUMNS, commits, {KEY_PROPERTY: "id"}, branches(self.log), parents(self.log))
+        changes = ChangeTableState("log", COLUMNS, commits, {KEY_PROPERTY: "id"}, *refs(self.log))
         lineage = self.base.lineage()
         if not lineage:
             return TableState(changes if commits else None)
         properties = {LAYOUT: layout_text(self.model.config)}
         newest, rows = lineage[-1], len(lineage[-1].content)
-        base = BaseState(
-            "base", COLUMNS, newest.id, self.merged(lineage), rows, properties, branches(self.base), parents(self.base)
-        )
+        base = BaseState("base", COLUMNS, newest.id, self.merged(lineage), rows, properties, *refs(self.base))
         return TableState(changes, base, self.view)
 
     def upstreams(self) -> Upstreams:
@@ -197,6 +208,12 @@ class Lake:
     def run(self) -> Operation:
         yield from retried(self._run)
 
+    def feed(self, events: Rows) -> Operation:
+        """Events come, and a run reads them."""
+        yield "load"
+        self.load(events)
+        yield from self.run()
+
     def compact(self) -> Operation:
         """Writes the base anew and says again what it is merged to; then the change table."""
         yield from retried(self._compact)
@@ -219,16 +236,20 @@ class Lake:
             if not self.log.snaps:
                 self.history.append(self.log.commit("main", "append", [], {}))
             state = self.observe()
-        for step in stale_branches(self.model, state):
-            yield from self.perform(step, state)
+        yield from self.cleared(state)
         said = {MODE: decision.mode, REASON: decision.reason, CONSUMED: encode_versions(decision.consumed)}
         yield from self.append(state, self._events(decision.windows[str(EVENTS)]), said)
         yield "observe"
         yield from self.settled(self.observe())
 
+    def cleared(self, state: TableState) -> Operation:
+        for step in stale_branches(self.model, state, LONG_AFTER):
+            yield from self.perform(step, state)
+
     def _compact(self) -> Operation:
         yield "observe"
         state = yield from self.settled(self.observe())
+        yield from self.cleared(state)
         assert state.base is not None
         assert state.base.merged is not None
         content, merged = self.base.snaps[state.base.snapshot].content, state.base.merged
@@ -329,10 +350,15 @@ class Lake:
         name = f"{BRANCH_PREFIX}{next(self.tokens)}"
         yield "branch"
         table.branch(name, expected)
-        for operation, content, summary in commits:
-            table.commit(name, operation, content, summary)
-        yield "fast-forward"
         try:
+            for operation, content, summary in commits:
+                yield "write"
+                table.commit(name, operation, content, {ATTEMPT: name, **summary})
+            yield "check"
+            reason = why_not_publish(table.state(name), expected, name)
+            if reason is not None:
+                raise CommitConflict(reason)
+            yield "fast-forward"
             table.fast_forward(name)
         finally:
             table.refs.pop(name, None)
@@ -362,12 +388,10 @@ def merged_to(version: Version) -> dict[str, str]:
     return {MERGED: encode_versions({"changes": version})}
 
 
-def branches(table: Table) -> dict[str, int]:
-    return {name: at for name, at in table.refs.items() if not name.startswith("arctic_view")}
-
-
-def parents(table: Table) -> dict[int, int | None]:
-    return {snap.id: snap.parent for snap in table.snaps.values()}
+def refs(table: Table) -> tuple[dict[str, int], dict[int, int | None], dict[int, int]]:
+    """Branches, parents of snapshots, and their times, which are long ago."""
+    tips = {name: at for name, at in table.refs.items() if not name.startswith("arctic_view")}
+    return tips, {snap.id: snap.parent for snap in table.snaps.values()}, dict.fromkeys(table.snaps, 0)
 
 
 def _kept(snap: Snap) -> KeptSnapshot:

@@ -22,6 +22,7 @@ from arctic_runtime import observe
 from arctic_runtime.begun import RENEWED
 from arctic_runtime.cli import _COMMANDS, _WITHOUT_MODELS, _parser
 from arctic_runtime.model import step, table
+from arctic_runtime.model.branch import ATTEMPT
 from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
 from arctic_runtime.model.expiry import AGES, TRIMMED
@@ -377,7 +378,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
         ),
         KEY_PROPERTY,
         *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
-        *("arctic.table", "arctic.changes", RENEWED),
+        *("arctic.table", "arctic.changes", RENEWED, ATTEMPT),
     }
 
 

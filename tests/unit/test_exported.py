@@ -17,6 +17,8 @@ from arctic_runtime import errors, model, plan
 SURFACE = {
     "errors": "ArcticError CatalogError CommitConflict CommitUnknown ConfigError CorruptState DataError PlanError "
     "SourceError",
+    "model.branch": "ABANDONED_MS ATTEMPT BRANCH_PREFIX BranchCommit BranchState abandoned_branches lineage "
+    "why_not_publish",
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA Names OWN_PREFIX POSITION RESERVED SEQUENCE "
     "SchemaChange TIMESTAMP find_column plain_columns same_name",
     "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
@@ -79,8 +81,7 @@ SURFACE = {
     "plan.trim": "KEPT_AGES TRIMS is_due kept_ages trim",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
     "plan.written": "ArcticSpark Generator Parser Tokenizer WRITTEN literals tokens write",
-    "plan.settle": "BRANCH_PREFIX FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED lineage relaxation settle "
-    "stale_branches",
+    "plan.settle": "FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
 }
 WITHOUT_SPARK = (
     "arctic_runtime",

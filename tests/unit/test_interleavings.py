@@ -14,11 +14,14 @@ from tests.unit.fake_lake import Lake, Operation, applied
 
 OPERATIONS: Mapping[str, Callable[[Lake], Operation]] = {
     "run": lambda lake: lake.run(),
+    "feed": lambda lake: lake.feed({1: "fed", 7: ""}),
     "compact": lambda lake: lake.compact(),
     "expire": lambda lake: lake.expire(),
     "restore": lambda lake: lake.restore(lake.history[2].id),
 }
 PAIRS = tuple(itertools.combinations_with_replacement(OPERATIONS, 2))
+RUNS = [("run", "feed", "feed"), ("feed", "feed", "feed")]
+"""One run is left behind by two others, the second of which drops the first one's branch."""
 
 
 def built(merge: Merge) -> Lake:
@@ -42,19 +45,19 @@ def touches(make: Callable[[], Lake], name: str) -> int:
 
 
 def orders(counts: Sequence[int], switches: int) -> Iterator[tuple[int, ...]]:
-    """All orders of so many touches of each of two operations, in which these take turns at most so often."""
+    """All orders of so many touches of each of some operations, in which these take turns at most so often."""
 
-    def ahead(left: tuple[int, int], turn: int, switches: int) -> Iterator[tuple[int, ...]]:
+    def ahead(left: tuple[int, ...], turn: int, switches: int) -> Iterator[tuple[int, ...]]:
         if not any(left):
             yield ()
-        for own in range(2):
+        for own in range(len(left)):
             needed = own != turn
             if left[own] and switches >= needed:
-                rest = (left[0] - (own == 0), left[1] - (own == 1))
+                rest = tuple(more - (place == own) for place, more in enumerate(left))
                 yield from ((own, *others) for others in ahead(rest, own, switches - needed))
 
-    for first in range(2):
-        yield from (order for order in ahead((counts[0], counts[1]), first, switches) if order[0] == first)
+    for first in range(len(counts)):
+        yield from (order for order in ahead(tuple(counts), first, switches) if order[0] == first)
 
 
 def check_shown(lake: Lake) -> None:
@@ -88,12 +91,12 @@ def play(lake: Lake, operations: Sequence[Operation], order: tuple[int, ...]) ->
             check_shown(lake)
 
 
-def check_orders(merge: Merge, pair: tuple[str, str], switches: int) -> int:
-    counts = [touches(lambda: built(merge), name) for name in pair]
+def check_orders(merge: Merge, names: Sequence[str], switches: int) -> int:
+    counts = [touches(lambda: built(merge), name) for name in names]
     played = 0
     for order in orders(counts, switches):
         lake = built(merge)
-        play(lake, [OPERATIONS[name](lake) for name in pair], order)
+        play(lake, [OPERATIONS[name](lake) for name in names], order)
         finish(lake.run())
         check_shown(lake)
         check_history(lake)
@@ -106,6 +109,19 @@ def check_orders(merge: Merge, pair: tuple[str, str], switches: int) -> int:
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_two_operations_that_take_turns_leave_exactly_what_one_after_the_other_would(pair, merge) -> None:
     assert check_orders(merge, pair, switches=2) > 5
+
+
+@pytest.mark.parametrize("merge", get_args(Merge))
+@pytest.mark.parametrize("runs", RUNS, ids="-".join)
+def test_a_run_that_two_others_overtake_commits_nothing_on_top_of_theirs(runs, merge) -> None:
+    assert check_orders(merge, runs, switches=3) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", PAIRS, ids="-".join)
+@pytest.mark.parametrize("merge", get_args(Merge))
+def test_three_operations_that_take_turns_leave_exactly_what_one_after_the_other_would(merge, others) -> None:
+    assert check_orders(merge, ("run", *others), switches=3) > 100
 
 
 @pytest.mark.slow

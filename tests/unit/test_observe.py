@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -67,7 +68,8 @@ def test_branches_are_seen_with_their_lineage_and_tags_are_no_branches(shop) -> 
     assert state.changes is not None
     assert state.changes.branches == {"main": made["dwd"][3].snapshot, "arctic_dead": made["dwd"][2].snapshot}
     assert state.changes.parents[made["dwd"][3].snapshot] == made["dwd"][2].snapshot
-    (step,) = stale_branches(DWD, state)
+    assert state.changes.times[made["dwd"][3].snapshot] == state.changes.commits[-1].at_ms
+    (step,) = stale_branches(DWD, state, datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc))
     assert (step.table, step.branches) == (DWD.table.changes, ("arctic_dead",))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,6 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN
 from arctic_runtime.plan.layout import LAYOUT, layout_text
 from arctic_runtime.plan.settle import (
-    BRANCH_PREFIX,
     FOLD_COMMITS,
     FOLD_FRACTION,
     MERGED_ROWS,
@@ -33,6 +33,7 @@ from arctic_runtime.plan.settle import (
 
 TABLE = TableName("lake", "dwd", "orders")
 COLUMNS = (Column("id", "int"), Column("value", "int"))
+LONG_AFTER = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
 ON_WRITE = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id"))
 ON_READ = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id", merge="on_read"))
 MODELS = pytest.mark.parametrize("model", [ON_WRITE, ON_READ], ids=["on_write", "on_read"])
@@ -184,30 +185,19 @@ def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place()
 # Branches.
 
 
-@settings(max_examples=40)
-@given(st.data())
-def test_a_branch_that_could_still_win_is_never_dropped(data: st.DataObject) -> None:
-    size = data.draw(st.integers(1, 8))
-    parents: dict[int, int | None] = {101: None}
-    for snapshot in range(102, 101 + size):
-        parents[snapshot] = data.draw(st.sampled_from([None, *parents]))
-    head = data.draw(st.sampled_from(list(parents)))
-    tips = st.dictionaries(st.sampled_from(["arctic_a", "arctic_b", "main", "audit"]), st.sampled_from(list(parents)))
-    branches = data.draw(tips)
-    base = BaseState("base", COLUMNS, head, v(1), 0, {}, branches, parents)
-    log = ChangeTableState("log", COLUMNS, (Commit(v(head - 100), None, "append", 1, 1, {}, 0),), {}, branches, parents)
-
-    def can_win(tip: int | None) -> bool:
-        return tip is not None and (tip == head or can_win(parents[tip]))
-
-    doomed = {n for n, tip in branches.items() if n.startswith(BRANCH_PREFIX) and not can_win(tip)}
-    steps = stale_branches(ON_WRITE, TableState(log, base))
-    assert {step.table for step in steps} == ({TABLE, TABLE.changes} if doomed else set())
-    assert all(step == DropBranches(step.table, tuple(sorted(doomed))) for step in steps)
+def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
+    parents: dict[int, int | None] = {101: None, 102: 101}
+    refs = ({"main": 102, "arctic_a": 101, "arctic_b": 102}, parents, dict.fromkeys(parents, 0))
+    base = BaseState("base", COLUMNS, 102, v(1), 0, {}, *refs)
+    log = ChangeTableState("log", COLUMNS, (Commit(v(2), None, "append", 1, 1, {}, 0),), {}, *refs)
+    state = TableState(log, base)
+    expected = tuple(DropBranches(table, ("arctic_a",)) for table in (TABLE.changes, TABLE))
+    assert stale_branches(ON_WRITE, state, LONG_AFTER) == expected
+    assert stale_branches(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc)) == ()
 
 
 def test_without_relations_there_are_no_branches() -> None:
-    assert stale_branches(ON_WRITE, TableState()) == ()
+    assert stale_branches(ON_WRITE, TableState(), LONG_AFTER) == ()
 
 
 # The whole, as a toy: what the steps do to a log, a base and a view, interleaved with crashes and races.

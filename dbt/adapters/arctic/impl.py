@@ -43,7 +43,6 @@ from dbt.adapters.arctic.relation import ArcticRelation
 
 if TYPE_CHECKING:
     import agate
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 logger = AdapterLogger("Arctic")
@@ -393,15 +392,12 @@ class ArcticAdapter(SparkAdapter):
         from dbt.adapters.arctic import increments
 
         table, branch = maintenance.table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
-
-        def observe() -> Table | None:
-            is_readable = self._is_readable(on_branch.database)
-            return self.catalog_reader.load_table(table.schema, table.name) if is_readable else None
+        reader = self.catalog_reader if self._is_readable(on_branch.database) else None
 
         try:
             with self.connections.exception_handler(sql):
                 spark = self.spark_session()
-                return increments.in_one_step(spark, table, branch, observe, lambda: self.execute(sql)[0])
+                return increments.in_one_step(spark, reader, table, branch, lambda: self.execute(sql)[0])
         finally:
             self.drop_relation(staged)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from arctic_runtime.model.branch import BRANCH_PREFIX, abandoned_branches
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.settle import BRANCH_PREFIX, lineage
 from arctic_runtime.spark.commit import drop_branches, retried, swap_in, tips
 from arctic_runtime.spark.statement import name
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog import CatalogReader
 
 T = TypeVar("T")
 
@@ -22,22 +25,23 @@ def branch_name(token: str) -> str:
 
 
 def in_one_step(
-    spark: SparkSession, table: TableName, branch: str, observe: Callable[[], Table | None], write: Callable[[], T]
+    spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, write: Callable[[], T]
 ) -> T:
     """Runs `write`, whose statements name the branch, and makes the branch the table.
 
-    `observe` gives the table where this process can read the catalog. Where another writer commits in the meantime,
-    it starts over from what that left. Raises CommitConflict where others are always faster; the table is then as
-    they left it. Branches of runs that died go as soon as none of them can become the table any more.
+    `reader` reads the catalog where this process can. Where another writer commits in the meantime, it starts over from
+    what that left. Raises CommitConflict where others are always faster; the table is then as they left it. Branches
+    of runs that died go once nobody can be writing to them any more.
     """
     token = branch.removeprefix(BRANCH_PREFIX)
 
     def once() -> T:
-        found = observe()
+        found = reader.load_table(table.schema, table.name) if reader is not None else None
         if found is not None:
-            drop_branches(spark, table, tuple(_stale(found)))
+            drop_branches(spark, table, _abandoned(found))
         head = found.metadata.current_snapshot_id if found else None
-        return swap_in(spark, table, _head(spark, table) if head is None else head, token, lambda _: write())
+        expected = _head(spark, table) if head is None else head
+        return swap_in(spark, reader, table, expected, token, lambda _: write())
 
     return retried(once)
 
@@ -52,9 +56,9 @@ def _head(spark: SparkSession, table: TableName) -> int:
     return found["main"]
 
 
-def _stale(found: Table) -> Iterator[str]:
-    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in found.metadata.snapshots}
-    head = found.metadata.current_snapshot_id
-    for ref, tip in found.metadata.refs.items():
-        if ref.startswith(BRANCH_PREFIX) and head is not None and head not in lineage(tip.snapshot_id, parents):
-            yield ref
+def _abandoned(found: Table) -> tuple[str, ...]:
+    metadata, now_ms = found.metadata, round(time.time() * 1000)
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    tips = {ref: tip.snapshot_id for ref, tip in metadata.refs.items()}
+    return abandoned_branches(tips, parents, times, metadata.current_snapshot_id, now_ms)

@@ -108,7 +108,10 @@ class TestIncrementsOfTwoStatements:
         assert not [name for name in reader.list_relations(project.test_schema) if "__dbt_tmp" in name]
 
     @pytest.mark.slow
-    def test_branches_of_runs_that_died_are_dropped_once_they_are_behind(self, project: Any) -> None:
+    def test_branches_of_runs_that_died_are_dropped_once_they_are_behind(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("arctic_runtime.model.branch.ABANDONED_MS", -1)
         run_dbt(["run", "--select", "halves", "--full-refresh"])
         project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch arctic_died")
         project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch mine")

@@ -1,0 +1,112 @@
+"""Branches that attempts to commit write to, and what has to hold before such a branch becomes the table.
+
+Iceberg makes a branch anew where a commit names one that was dropped meanwhile, on top of what main is by then. So a
+branch proves nothing by its name: an attempt is published only if its branch holds the attempt's own commits on top of
+the snapshot that it observed, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+BRANCH_PREFIX = "arctic_"
+
+ATTEMPT = "arctic.attempt"
+"""In the summary of each commit to such a branch: the attempt that made it."""
+
+ABANDONED_MS = 24 * 60 * 60 * 1000
+"""So long after main has left a branch behind nobody writes to it any more; a slow writer may until then."""
+
+
+@dataclass(frozen=True)
+class BranchCommit:
+    """A snapshot of a table; `attempt` names the attempt that wrote it, None where its summary names none."""
+
+    parent: int | None
+    operation: str
+    attempt: str | None = None
+
+
+@dataclass(frozen=True)
+class BranchState:
+    """Where main and a branch of a table stand, None where there is no such ref, and all snapshots that are kept."""
+
+    main: int | None
+    tip: int | None
+    commits: Mapping[int, BranchCommit]
+
+    @property
+    def is_published(self) -> bool:
+        """Whether main is the branch, or has gone on from it."""
+        return self.tip is not None and self.tip in lineage(self.main, _parents(self.commits))
+
+
+def lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
+    """A snapshot and those behind it, newest first."""
+    while snapshot is not None:
+        yield snapshot
+        snapshot = parents.get(snapshot)
+
+
+def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
+    """Why a branch can't become the table; None where it can.
+
+    It can where it holds all commits of the attempt on top of `expected`, and no others. Where several processes share
+    an attempt, some of its commits may have been lost with a branch that was dropped: the caller looks for them.
+    A commit without an attempt is the attempt's own where it rewrites files right on top of `expected`: Iceberg's
+    procedure takes no properties for its commit. Other writers' commits there have another parent or an attempt.
+    """
+    if state.main != expected:
+        return f"main is snapshot {state.main} by now"
+    if state.tip is None:
+        return "the branch was dropped meanwhile"
+    own = {snapshot for snapshot, commit in state.commits.items() if commit.attempt == attempt}
+    chain = []
+    for snapshot in lineage(state.tip, _parents(state.commits)):
+        if snapshot == expected:
+            break
+        chain.append(snapshot)
+    else:
+        return f"the branch does not follow from snapshot {expected}"
+    foreign = [snapshot for snapshot in chain if snapshot not in own and not _is_rewrite(state, snapshot, expected)]
+    if foreign:
+        return f"the branch holds snapshot {foreign[-1]} of another writer"
+    lost = [] if is_shared else sorted(own.difference(chain))
+    return f"the branch lacks snapshot {lost[0]}, which this attempt wrote" if lost else None
+
+
+def _is_rewrite(state: BranchState, snapshot: int, expected: int) -> bool:
+    commit = state.commits.get(snapshot)
+    return commit == BranchCommit(expected, "replace")
+
+
+def _parents(commits: Mapping[int, BranchCommit]) -> dict[int, int | None]:
+    return {snapshot: commit.parent for snapshot, commit in commits.items()}
+
+
+def abandoned_branches(
+    branches: Mapping[str, int],
+    parents: Mapping[int, int | None],
+    times: Mapping[int, int],
+    head: int | None,
+    now_ms: int,
+) -> tuple[str, ...]:
+    """Branches of attempts that can't become the table, and that nobody can still be writing to, by name.
+
+    `times` are the milliseconds at which snapshots were committed. A branch is kept for `ABANDONED_MS` after main has
+    left it behind: dropped earlier, the commit of a slow writer would make it anew.
+    """
+    own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
+    left = {name: _left_behind(tip, parents, head) for name, tip in own.items()}
+    return tuple(sorted(name for name, at in left.items() if at and now_ms - times.get(at, now_ms) > ABANDONED_MS))
+
+
+def _left_behind(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
+    """The commit of main that left a branch behind, the oldest kept where that is gone; None where main is in it."""
+    own, at = set(lineage(tip, parents)), None
+    for snapshot in lineage(head, parents):
+        if snapshot in own:
+            return at
+        at = snapshot if snapshot in parents else at
+    return at

@@ -1,0 +1,67 @@
+"""A process that runs a model, and whose Java stops while it writes to a table, until somebody lets it go on.
+
+Arguments, as one JSON object: the profile's `catalog` and `properties`, the model's `schema`, `name`, `sql` and
+`config`, and the table whose write is to stop. It prints the id of its Java when that has stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.config import Profile
+from arctic_runtime.model.branch import BRANCH_PREFIX
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.spark import execute, session
+from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.session import SparkEnvironment
+from tests.crash.child import SETTINGS
+
+
+def main(given: dict[str, Any]) -> None:
+    profile = Profile(given["catalog"], given["properties"], settings={**SETTINGS, "spark.master": "local[2]"})
+    table = TableName(given["catalog"], given["schema"], given["stops_at"])
+    environment, reader, original = SparkEnvironment(profile), CatalogReader(profile), execute.write_once
+    writes = "append changes" if table.name.endswith("__changes") else "write what changed"
+    stopping: list[threading.Thread] = []
+
+    def write_once(action: Callable[[], Any], what: str) -> Any:
+        if writes in what and not stopping:
+            parts = (environment.session(), reader, table)
+            stopping.append(threading.Thread(target=stop_while_written, args=parts, daemon=True))
+            stopping[0].start()
+        return original(action, what)
+
+    execute.write_once = write_once
+    name = given["name"]
+    model = Model(TableName(given["catalog"], given["schema"], name), given["sql"], configure(given["config"], name))
+    print("ran", Run(model, reader, environment.session).run().mode, flush=True)
+
+
+def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:
+    """Stops Java once a job writes to a branch of the table: Spark has found the branch by then."""
+    assert session._process.jvm is not None
+    java = session._process.jvm.pid
+    tracker = spark.sparkContext.statusTracker()
+    while True:
+        refs = reader.load_table(table.schema, table.name).metadata.refs
+        if any(ref.startswith(BRANCH_PREFIX) for ref in refs) and tracker.getActiveStageIds():
+            break
+        time.sleep(0.005)
+    os.kill(java, signal.SIGSTOP)
+    print("stopped", java, flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,125 @@
+"""What may become the table: an attempt's own commits on what it observed; and which branches nobody writes to."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arctic_runtime.model.branch import (
+    ABANDONED_MS,
+    BranchCommit,
+    BranchState,
+    abandoned_branches,
+    lineage,
+    why_not_publish,
+)
+
+HEAD = 10
+MINE, OTHER = "mine", "other"
+
+
+def a_state(tip: int | None, *commits: tuple[int, BranchCommit], main: int = HEAD) -> BranchState:
+    return BranchState(main, tip, {HEAD: BranchCommit(None, "append"), **dict(commits)})
+
+
+def wrote(
+    snapshot: int, parent: int, attempt: str | None = MINE, operation: str = "append"
+) -> tuple[int, BranchCommit]:
+    return snapshot, BranchCommit(parent, operation, attempt)
+
+
+PUBLISHED = {
+    "a commit of its own": a_state(11, wrote(11, HEAD)),
+    "several commits of its own": a_state(12, wrote(11, HEAD, operation="delete"), wrote(12, 11)),
+    "nothing": a_state(HEAD),
+    "a rewrite of files, which names no attempt": a_state(11, wrote(11, HEAD, None, "replace")),
+    "a rewrite, and what it was merged to": a_state(12, wrote(11, HEAD, None, "replace"), wrote(12, 11)),
+    "beside a commit that another attempt lost": a_state(11, wrote(11, HEAD), wrote(12, HEAD, OTHER)),
+}
+REFUSED = {
+    "main has moved on": (a_state(11, wrote(11, HEAD), wrote(12, HEAD, OTHER), main=12), "main is snapshot 12"),
+    "the branch is gone": (a_state(None, wrote(11, HEAD)), "was dropped"),
+    "made anew on a later commit": (a_state(12, wrote(11, HEAD, OTHER), wrote(12, 11)), "snapshot 11 of another"),
+    "made anew on a commit of nobody": (a_state(12, wrote(11, HEAD, None), wrote(12, 11)), "snapshot 11 of another"),
+    "made anew on a rewrite": (
+        a_state(12, wrote(11, HEAD, OTHER, "replace"), wrote(12, 11)),
+        "snapshot 11 of another",
+    ),
+    "rewritten on top of another's rewrite": (
+        a_state(12, wrote(11, HEAD, None, "replace"), wrote(12, 11, None, "replace")),
+        "snapshot 12 of another",
+    ),
+    "made anew where main went back": (a_state(12, wrote(11, HEAD), wrote(12, HEAD)), "lacks snapshot 11"),
+    "of another table's past": (a_state(12, wrote(12, 9)), "does not follow"),
+}
+
+
+@pytest.mark.parametrize("state", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_branch_becomes_the_table_with(state: BranchState) -> None:
+    assert why_not_publish(state, HEAD, MINE) is None
+
+
+@pytest.mark.parametrize(("state", "reason"), REFUSED.values(), ids=REFUSED)
+def test_a_branch_does_not_become_the_table_if(state: BranchState, reason: str) -> None:
+    assert reason in str(why_not_publish(state, HEAD, MINE))
+
+
+def test_processes_that_share_an_attempt_look_for_lost_commits_themselves() -> None:
+    state = a_state(12, wrote(11, HEAD), wrote(12, HEAD))
+    assert why_not_publish(state, HEAD, MINE, is_shared=True) is None
+
+
+@given(st.data())
+def test_whatever_becomes_the_table_adds_the_attempts_commits_to_what_it_observed_and_nothing_else(
+    data: st.DataObject,
+) -> None:
+    commits = {HEAD: BranchCommit(None, "append")}
+    for snapshot in range(HEAD + 1, HEAD + data.draw(st.integers(1, 7))):
+        parent = data.draw(st.sampled_from(list(commits)))
+        attempt = data.draw(st.sampled_from([MINE, OTHER, None]))
+        commits[snapshot] = BranchCommit(parent, data.draw(st.sampled_from(["append", "replace"])), attempt)
+    main, tip = (data.draw(st.sampled_from(list(commits))) for _ in range(2))
+    state = BranchState(main, tip, commits)
+    if why_not_publish(state, HEAD, MINE) is None:
+        behind = list(lineage(tip, {at: commit.parent for at, commit in commits.items()}))
+        added = behind[: behind.index(HEAD)]
+        assert main == HEAD
+        assert {at for at, commit in commits.items() if commit.attempt == MINE} <= set(added)
+        assert all(commits[at].attempt == MINE for at in added[:-1])
+        assert not added or commits[added[-1]].attempt == MINE or commits[added[-1]].operation == "replace"
+
+
+@pytest.mark.parametrize(
+    ("main", "tip", "is_published"), [(12, 11, True), (11, 11, True), (11, 12, False), (11, None, False)]
+)
+def test_a_branch_is_published_once_main_comes_from_it(main: int, tip: int | None, is_published: bool) -> None:
+    state = a_state(tip, wrote(11, HEAD), wrote(12, 11), main=main)
+    assert state.is_published == is_published
+
+
+HOUR = int(datetime.timedelta(hours=1).total_seconds() * 1000)
+PARENTS: dict[int, int | None] = {1: None, 2: 1, 3: 2, 21: 1, 31: 3}
+TIMES = {1: 0, 2: 10 * HOUR, 3: 20 * HOUR, 21: 11 * HOUR, 31: 21 * HOUR}
+
+
+def abandoned(now_ms: int, **branches: int) -> tuple[str, ...]:
+    return abandoned_branches(branches, PARENTS, TIMES, 3, now_ms)
+
+
+def test_a_branch_is_kept_as_long_as_a_slow_writer_may_take_after_main_has_left_it_behind() -> None:
+    assert abandoned(10 * HOUR + ABANDONED_MS, arctic_new=1, arctic_written=21) == ()
+    assert abandoned(10 * HOUR + ABANDONED_MS + 1, arctic_new=1, arctic_written=21) == ("arctic_new", "arctic_written")
+    assert abandoned(20 * HOUR + ABANDONED_MS, arctic_later=2) == ()
+
+
+def test_branches_that_can_become_the_table_and_those_of_users_are_never_abandoned() -> None:
+    assert abandoned(10**9 * HOUR, arctic_next=31, arctic_now=3, mine=1, main=3) == ()
+
+
+def test_where_history_is_gone_the_oldest_commit_that_is_kept_tells_when_a_branch_was_left_behind() -> None:
+    parents, times = {3: 2, 21: 1}, {3: 20 * HOUR, 21: 11 * HOUR}
+    found = [abandoned_branches({"arctic_a": 21}, parents, times, 3, now) for now in (ABANDONED_MS, 50 * HOUR)]
+    assert found == [(), ("arctic_a",)]
