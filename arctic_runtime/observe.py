@@ -11,7 +11,7 @@ from arctic_runtime.catalog import CatalogReader, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState
 from arctic_runtime.model.columns import Column, Names, same_name
-from arctic_runtime.model.expiry import TRIMMED, Snapshots, trimmed_until
+from arctic_runtime.model.expiry import TRIMMED, VIEW_TAG_PREFIX, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
@@ -32,6 +32,7 @@ from arctic_runtime.plan.decide import RUN, TOTALS, consumed, last_run
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
 
 KIND = "arctic.kind"
@@ -151,6 +152,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
         tuple(_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id in behind),
         tuple(_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
         frozenset(_held(table, frozenset(behind))),
+        {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_view_tag(name, ref)},
     )
 
 
@@ -199,12 +201,18 @@ def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:
     return KeptSnapshot(snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms, merged)
 
 
+def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
+    return name.startswith(VIEW_TAG_PREFIX) and ref.snapshot_ref_type == "tag"
+
+
 def _held(table: Table, behind: frozenset[int]) -> Iterator[int]:
-    """Snapshots that a tag or a branch other than main keeps; of a branch also those behind it, up to main's."""
+    """Snapshots that a tag, other than for a view, or a branch other than main keeps; of a branch also those behind it,
+    up to main's.
+    """
     parents = _parents(table)
     for name, ref in table.metadata.refs.items():
         at: int | None = ref.snapshot_id
-        if name != "main":
+        if name != "main" and not _is_view_tag(name, ref):
             yield ref.snapshot_id
         while at is not None and at not in behind and ref.snapshot_ref_type == "branch":
             yield at

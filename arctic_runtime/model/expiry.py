@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version
@@ -13,6 +13,9 @@ TRIMMED = "arctic.trimmed"
 
 AGES = "arctic.ages"
 """A property of a change table: when some of the commits were made whose snapshots are gone."""
+
+VIEW_TAG_PREFIX = "arctic_view_"
+"""How tags of a base begin that keep the snapshot that its view reads."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,15 @@ class Snapshot:
 class Snapshots:
     """All snapshots of a table, oldest first: those behind its head, and `others`, which attempts that lost left.
 
-    `held` are those that a tag or a branch keeps; nobody but their owner lets them go.
+    `held` are those that a tag or a branch keeps; nobody but their owner lets them go. `view_tags` are tags of our own,
+    by name, with the snapshot that each keeps for a view.
     """
 
     table: TableName
     lineage: tuple[Snapshot, ...]
     others: tuple[Snapshot, ...] = ()
     held: frozenset[int] = frozenset()
+    view_tags: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,14 @@ class Expire:
 
     table: TableName
     snapshots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DropTags:
+    """These tags go, which keep snapshots for a view that has moved on."""
+
+    table: TableName
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,12 @@ class ExpiryPlan:
     trim: Trim | None = None
     ages: tuple[Age, ...] = ()
     waits_for: tuple[str, ...] = ()
+    tags: tuple[DropTags, ...] = ()
+
+
+def view_tag(snapshot: int) -> str:
+    """The name of the tag that keeps a snapshot of a base for a view."""
+    return f"{VIEW_TAG_PREFIX}{snapshot}"
 
 
 def ages_text(ages: Iterable[Age]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Expire, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan, Kept, Snapshot, Snapshots
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -16,6 +16,9 @@ from arctic_runtime.plan.trim import is_due, kept_ages, trim
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
+
+TAG_SECONDS = 86_400
+"""A run tags a snapshot of the base before it moves the view there, so a tag is left alone for so long after that."""
 
 Needs = Iterator[tuple[int, str]]
 """The sequence number from which on snapshots are needed, and what for."""
@@ -45,9 +48,10 @@ def expiry(
         str(model.base): lambda base: _of_base(state, base, wanted),
         str(model.table.totals): lambda totals: _of_totals(state, totals),
     }
+    tags = tuple(_idle_tags(state, tables, now_ms))
     steps: list[Expire] = []
     kept: list[Kept] = []
-    for table in tables:
+    for table in _without_tags(tables, tags):
         needed = [*_of_any(table), *needs[str(table.table)](table)]
         cut = min((sequence for sequence, _ in needed), default=0)
         gone = _expired(table, cut, now_ms - 1000 * age)
@@ -55,7 +59,7 @@ def expiry(
         kept += _kept(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
     ages = kept_ages(model, state, gone_from.get(model.table.changes, ()))
-    return ExpiryPlan(tuple(steps), tuple(kept), found, ages, waits)
+    return ExpiryPlan(tuple(steps), tuple(kept), found, ages, waits, tags)
 
 
 def may_be_due(model: Model, state: TableState, now_ms: int) -> bool:
@@ -72,12 +76,14 @@ def due(model: Model, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     """What of a plan a run does by itself: what enough has come together of."""
     enough = sum(len(step.snapshots) for step in plan.steps) >= WORTH_EXPIRING
     trims = plan.trim is not None and state.changes is not None and is_due(model, state.changes, plan.trim)
-    return replace(plan, steps=plan.steps if enough else (), trim=plan.trim if trims else None)
+    kept = replace(plan, trim=plan.trim if trims else None)
+    return kept if enough else replace(kept, steps=(), tags=())
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     """Lines for people; `verb` says whether snapshots are to go or gone."""
     lines = _describe_trim(plan, verb)
+    lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
     for kept in plan.kept:
         newer = "" if kept.alone else " and newer"
@@ -93,6 +99,37 @@ def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
     what = f"rows of {trimmed.table} up to {until:%Y-%m-%d %H:%M} UTC that newer ones have replaced"
     waits = [f"kept: newer change rows that are old enough to go: {reason}" for reason in plan.waits_for]
     return [f"{verb}: {what}", *waits]
+
+
+def _idle_tags(state: TableState, tables: Sequence[Snapshots], now_ms: int) -> Iterator[DropTags]:
+    """Tags for a view that were left by runs which died, or which another run overtook: all but the pinned one.
+
+    A run that is about to move the view has observed the base before another snapshot replaced the tagged one.
+    """
+    pinned = state.view.base_snapshot if state.view else None
+    for table in tables:
+        replaced = _replaced_at(table)
+        idle = [
+            name
+            for name, snapshot in table.view_tags.items()
+            if snapshot != pinned and replaced.get(snapshot, now_ms) < now_ms - 1000 * TAG_SECONDS
+        ]
+        if idle:
+            yield DropTags(table.table, tuple(sorted(idle)))
+
+
+def _replaced_at(table: Snapshots) -> dict[int, int]:
+    """When each snapshot ceased to be the newest; none for the one that is. One that lost never was."""
+    pairs = zip(table.lineage, table.lineage[1:], strict=False)
+    return {old.id: new.at_ms for old, new in pairs} | {lost.id: lost.at_ms for lost in table.others}
+
+
+def _without_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
+    """Tables as they are once these tags are gone; what other tags keep is held like anything else."""
+    gone = {(step.table, tag) for step in dropped for tag in step.tags}
+    for table in tables:
+        left = {of for tag, of in table.view_tags.items() if (table.table, tag) not in gone}
+        yield replace(table, held=table.held | left, view_tags={})
 
 
 def _expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.expiry import Expire, ExpiryPlan
+from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.observe import last_consumed, observe_snapshots
@@ -79,9 +79,17 @@ def _perform(run: Run, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
         trim(plan.trim, run.context(state))
     if plan.ages and plan.steps:
         keep_ages(run.model.table.changes, plan.ages, run.session())
+    for tags in plan.tags:
+        _drop_tags(run.session(), tags)
     for step in plan.steps:
         _expire(run.session(), step)
     return plan
+
+
+def _drop_tags(spark: SparkSession, step: DropTags) -> None:
+    for tag in step.tags:
+        table = name(*step.table.parts)
+        perform_statement(spark, statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=name(tag)))
 
 
 def _expire(spark: SparkSession, step: Expire) -> None:

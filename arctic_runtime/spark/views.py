@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from arctic_runtime.model.columns import Column, Names, find_column
+from arctic_runtime.model.expiry import view_tag
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
@@ -21,7 +22,7 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
     A tag keeps the pinned snapshot of the base until the view has moved on.
     """
     assert state.base is not None
-    tag = name(f"arctic_view_{step.base_snapshot}")
+    tag = name(view_tag(step.base_snapshot))
     pinned = state.view.base_snapshot if state.view else None
     if pinned != step.base_snapshot:
         run(
@@ -41,7 +42,7 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
             statement(
                 "ALTER TABLE {base} DROP TAG IF EXISTS {tag}",
                 base=name(*model.base.parts),
-                tag=name(f"arctic_view_{pinned}"),
+                tag=name(view_tag(pinned)),
             ),
         )
 

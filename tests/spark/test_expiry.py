@@ -13,7 +13,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import expiry as planning
-from arctic_runtime.spark import expiry
+from arctic_runtime.spark import expiry, views
 from arctic_runtime.spark.compaction import compact
 from arctic_runtime.spark.expiry import expire, plan_expiry
 from arctic_runtime.spark.restore import restore
@@ -170,6 +170,35 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
     assert lake.broken(model) == []
     with pytest.raises(ConfigError, match="expected: an age of 1d or more"):
         expiry.orphan_files(run, 3600, remove=True)
+
+
+def test_the_tag_of_a_run_that_died_after_it_replaced_the_view_goes(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tags of all but the pinned snapshot, and with them the rows that they keep."""
+    model = lake.model("m", SQL, merge="on_read", **{**CONFIG, "partition_by": None})
+    rows = {i: (i, "eu", i) for i in range(4)}
+    put(lake, model, rows)
+
+    def die(spark: object, sql: str) -> None:
+        if "DROP TAG" in sql:
+            raise KeyboardInterrupt
+        run_statement(spark, sql)
+
+    run_statement = views.run
+    monkeypatch.setattr(views, "run", die)
+    with pytest.raises(KeyboardInterrupt):
+        put(lake, model, {i: (i, "us", i) for i in range(4)})
+    monkeypatch.undo()
+    rows |= {1: (1, "us", 9)}
+    put(lake, model, rows)
+    expiring(lake, model)
+    table = lake.reader.load_table(lake.namespace, "m__base")
+    view = lake.state(model).view
+    assert view is not None
+    assert {name for name in table.metadata.refs if name != "main"} == {f"arctic_view_{view.base_snapshot}"}
+    assert snapshots(lake, model)[1] == 1
+    assert lake.rows(model) == sorted(rows.values(), key=repr)
 
 
 def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake: Warehouse) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Expire, Kept, Snapshot, Snapshots
+from arctic_runtime.model.expiry import DropTags, Expire, Kept, Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
@@ -145,6 +145,23 @@ def test_what_tags_and_branches_hold_stays_and_what_lost_attempts_left_goes() ->
     lost = (Snapshot(150, 3, 3), Snapshot(151, 4, 99_999), Snapshot(152, 4, 4))
     log = the_log(5, held=frozenset({102, 152}), others=lost)
     assert gone(a_state(5, merged=5), log) == [[1, 3, 4, 50]]
+
+
+def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_it_there() -> None:
+    """Of snapshots 201, 202, …: the view reads 204; each was replaced an hour after it was made, the last not at all."""
+    hour, now = 3_600_000, 24 * 3_600_000 + 3 * 3_600_000
+    lineage = tuple(Snapshot(200 + i, i, i * hour, v(i)) for i in range(1, 7))
+    tags = {f"arctic_view_{of}": of for of in (201, 202, 203, 204, 206)}
+    base = Snapshots(BASE, lineage, (Snapshot(250, 7, hour),), frozenset({202}), {**tags, "arctic_view_250": 250})
+    state = a_state(6, merged=6, view=ViewState((), 204, 104, 106))
+    plan = expiry(MODEL, state, [base], {}, now)
+    assert plan.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_250")),)
+    assert plan.steps == (Expire(BASE, (201, 250)),)
+    assert {of.snapshot for of in plan.kept if of.alone} == {202, 203}
+    assert "to go: tag arctic_view_201 of lake.dwd.orders, which no view reads" in describe_expiry(plan, "to go")
+    later = expiry(MODEL, state, [base], {}, now + 24 * hour)
+    assert later.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_202", "arctic_view_203", "arctic_view_250")),)
+    assert later.steps == (Expire(BASE, (201, 203, 250)),)
 
 
 def test_without_an_age_nothing_is_planned() -> None:

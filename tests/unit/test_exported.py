@@ -24,7 +24,8 @@ SURFACE = {
     "model.compaction": "Begun CompactionMode CompactionPlan CompactionStep DataFile Direction FileTotals Fold "
     "LeftAlone Meeting Node NodeRange PartitionValue Place RENEWAL_PREFIX Relevel Renew Rewrite Specs TableFiles Way "
     "describe_compaction renewal_branch renewal_end",
-    "model.expiry": "AGES Age Expire ExpiryPlan Kept Snapshot Snapshots TRIMMED Trim ages_text read_ages trimmed_until",
+    "model.expiry": "AGES Age DropTags Expire ExpiryPlan Kept Snapshot Snapshots TRIMMED Trim VIEW_TAG_PREFIX "
+    "ages_text read_ages trimmed_until view_tag",
     "model.key": "KEY_PROPERTY key_names key_text",
     "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view "
     "named_table seen_query seen_view",
@@ -45,7 +46,7 @@ SURFACE = {
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request "
     "SCHEMA_ONLY STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
-    "plan.expiry": "Needs WORTH_EXPIRING describe_expiry due expiry may_be_due",
+    "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
