@@ -52,11 +52,16 @@ class Compaction:
     change_files: int = 100
 
 
+VERSIONS_SECONDS = 5 * 86_400
+"""How old versions become where a model says nothing of them."""
+
+
 @dataclass(frozen=True)
 class Retention:
     """How long versions that nobody needs any more are kept, and how many of the newest stay however old they are.
 
-    `changes_seconds` is the age from which on change rows may go that a newer one has replaced.
+    With neither they are kept for ever. `changes_seconds` is the age from which on change rows may go that a newer one
+    has replaced.
     """
 
     versions_seconds: int | None = None
@@ -89,7 +94,7 @@ class ModelConfig:
     on_schema_change: OnSchemaChange = "append_new_columns"
     on_configuration_change: OnConfigurationChange = "apply"
     compaction: Compaction = Compaction()
-    retention: Retention = Retention()
+    retention: Retention = Retention(VERSIONS_SECONDS)
     nodes: int | None = None
     target_file_bytes: int = 128 * 1024 * 1024
     node_bytes: int = 256 * 1024 * 1024

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan, Kept, Snapshot, Snapshots
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import RUN, last_load
@@ -16,6 +16,9 @@ from arctic_runtime.plan.trim import is_due, kept_ages, trim
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
+
+WORTH_SHARE = 0.05
+"""So are fewer than this part of a table's snapshots: a call reads and writes all that the table knows of them."""
 
 TAG_SECONDS = 86_400
 """A run tags a snapshot of the base before it moves the view there, so a tag is left alone for so long after that."""
@@ -30,12 +33,12 @@ def expiry(
     """What goes of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
 
     `consumers` are the models that read this one, and what they have read of it. Raises ConfigError where the model
-    sets neither an age nor a number.
+    keeps its versions for ever.
     """
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
         raise ConfigError(
-            f"{model.table}: nothing says how long its versions are kept.\n"
+            f"{model.table}: its versions are kept for ever.\n  found: `retention: off`\n"
             "  what to do: set `retention: {changes: '7d', versions: '5d'}` in the model's configuration"
         )
     read = _wanted(state, consumers)
@@ -69,15 +72,22 @@ def may_be_due(model: Model, state: TableState, now_ms: int) -> bool:
         return False
     old = [of for of in changes.commits if age is not None and of.at_ms < now_ms - 1000 * age]
     found, _ = trim(model, state, {}, now_ms)
-    return len(old) >= WORTH_EXPIRING or (found is not None and is_due(model, changes, found))
+    return len(old) >= _enough(changes) or (found is not None and is_due(model, changes, found))
 
 
 def due(model: Model, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     """What of a plan a run does by itself: what enough has come together of."""
-    enough = sum(len(step.snapshots) for step in plan.steps) >= WORTH_EXPIRING
-    trims = plan.trim is not None and state.changes is not None and is_due(model, state.changes, plan.trim)
+    changes = state.changes
+    if changes is None:
+        return replace(plan, steps=(), tags=(), trim=None)
+    enough = sum(len(step.snapshots) for step in plan.steps) >= _enough(changes)
+    trims = plan.trim is not None and is_due(model, changes, plan.trim)
     kept = replace(plan, trim=plan.trim if trims else None)
     return kept if enough else replace(kept, steps=(), tags=())
+
+
+def _enough(changes: ChangeTableState) -> float:
+    return max(WORTH_EXPIRING, WORTH_SHARE * len(changes.commits))
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:

@@ -22,11 +22,22 @@ TARGET_PROPERTY = "write.target-file-size-bytes"
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 """How Iceberg calls the size of row groups."""
 
+KEPT_METADATA = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+"""Properties by which a commit, which adds a metadata file to a table, takes away all but the newest of these."""
+
 ROW_GROUP_SHARE = 64
 """A row group, which is the least that a lookup reads of a file, is such a part of the table, within two bounds."""
 
 ROW_GROUP_BYTES = (2 * 1024 * 1024, 16 * 1024 * 1024)
 """Scans are no slower from 2 MiB on; more than 16 MiB would help nobody."""
+
+
+def lacking(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a table lacks of `KEPT_METADATA`; what somebody has set of it stays."""
+    return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
 def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.table import Compaction, Retention
+from arctic_runtime.model.table import VERSIONS_SECONDS, Compaction, Retention
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -28,12 +28,15 @@ def read_compaction(key: str, value: Any) -> Compaction:
 def read_retention(key: str, value: Any) -> Retention:
     """A mapping with the ages from which on versions and change rows may go, and how many versions stay in any case.
 
-    Raises ConfigError.
+    `off` keeps all for ever; YAML reads it as a boolean. Raises ConfigError.
     """
+    if value in ("off", False):
+        return Retention()
     if not isinstance(value, Mapping):
-        raise ConfigError(f"`{key}` must be a mapping, such as {{versions: '5d'}}; found {value!r}")
+        raise ConfigError(f"`{key}` must be off or a mapping, such as {{versions: '5d'}}; found {value!r}")
     parts = _parts(key, value, {"versions": read_age, "retain_last": _count, "changes": read_age})
-    return Retention(parts.get("versions"), parts.get("retain_last"), parts.get("changes"))
+    versions = parts.get("versions", None if "retain_last" in parts else VERSIONS_SECONDS)
+    return Retention(versions, parts.get("retain_last"), parts.get("changes"))
 
 
 def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.observe import KIND, MERGED
 from arctic_runtime.plan.incremental.bounds import Bound, is_bounded
 from arctic_runtime.plan.layout import (
+    KEPT_METADATA,
     LAYOUT,
     NEWEST_FORMAT,
     ROW_GROUP_PROPERTY,
@@ -89,6 +90,7 @@ from arctic_runtime.spark.statement import Sql, aliased, listed, name, number, s
 from arctic_runtime.spark.statement import properties as property_list
 
 _TABLE_DEFAULTS = {
+    **KEPT_METADATA,
     "format-version": "3",
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",

@@ -14,11 +14,12 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
+from arctic_runtime.plan.layout import lacking
 from arctic_runtime.spark.commit import attempt, retried
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
-from arctic_runtime.spark.trim import keep_ages, trim
+from arctic_runtime.spark.trim import keep_ages, set_properties, trim
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""
@@ -38,17 +39,19 @@ def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
 
     def attempted() -> ExpiryPlan:
         state = _built(run)
+        _keep_few_metadata_files(run, state)
         return _perform(run, state, _planned(run, state, names))
 
     return retried(attempted)
 
 
 def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
-    """Expiry after a run, where the model sets an age and enough has come together; it gives way to other writers."""
+    """Expiry after a run, where enough has come together; it gives way to other writers."""
     names = tuple(readers)
 
     def attempted() -> None:
         state = run.observe()
+        _keep_few_metadata_files(run, state)
         if may_be_due(run.model, state, _milliseconds(run)):
             _perform(run, state, due(run.model, state, _planned(run, state, names)))
 
@@ -84,6 +87,14 @@ def _perform(run: Run, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     for step in plan.steps:
         _expire(run.session(), step)
     return plan
+
+
+def _keep_few_metadata_files(run: Run, state: TableState) -> None:
+    """Tables of earlier versions keep all of their metadata files; from the next commit on they keep the newest."""
+    for table, part in ((run.model.table.changes, state.changes), (run.model.base, state.base)):
+        wanted = lacking(part.properties) if part is not None else {}
+        if wanted:
+            set_properties(run.session(), table, wanted)
 
 
 def _drop_tags(spark: SparkSession, step: DropTags) -> None:

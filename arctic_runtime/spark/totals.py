@@ -29,6 +29,7 @@ from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.totals import LOST, ROWS, Totals, fingerprint, of_totals, possible_totals
 from arctic_runtime.plan.incremental.tree import Node
+from arctic_runtime.plan.layout import KEPT_METADATA
 from arctic_runtime.spark.commit import attempt, said
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import NULL, Hold, as_key, column, match, read_table, typed
@@ -221,6 +222,7 @@ def _write(context: Context, rows: DataFrame) -> None:
     table = context.model.table.totals
     kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
     writer = kept.coalesce(1).writeTo(name(*table.parts)).using("iceberg")
-    writer = writer.tableProperty("format-version", "3").tableProperty(KIND, "totals")
+    for key, value in {"format-version": "3", KIND: "totals", **KEPT_METADATA}.items():
+        writer = writer.tableProperty(key, value)
     writer = writer.options(**said({RUN: context.token}))
     attempt(writer.createOrReplace, f"write {table}")

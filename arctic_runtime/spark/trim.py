@@ -23,7 +23,7 @@ def trim(step: Trim, context: Context) -> None:
 
     Raises CommitConflict where the change table has moved on.
     """
-    _set(context.spark, step.table, {TRIMMED: ages_text([step.until])})
+    set_properties(context.spark, step.table, {TRIMMED: ages_text([step.until])})
     swap_in(
         context.spark, context.reader, step.table, step.expected, context.token, lambda on: _delete(step, context, on)
     )
@@ -31,10 +31,11 @@ def trim(step: Trim, context: Context) -> None:
 
 def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
     """Writes down when commits were made whose snapshots are about to go."""
-    _set(spark, table, {AGES: ages_text(ages)})
+    set_properties(spark, table, {AGES: ages_text(ages)})
 
 
-def _set(spark: SparkSession, table: TableName, values: dict[str, str]) -> None:
+def set_properties(spark: SparkSession, table: TableName, values: dict[str, str]) -> None:
+    """Sets properties of a table in one commit."""
     parts = {"table": name(*table.parts), "values": properties(values.items())}
     run(spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import expiry as planning
+from arctic_runtime.plan.layout import KEPT_METADATA
 from arctic_runtime.spark import expiry, views
 from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.expiry import expire, plan_expiry
+from arctic_runtime.spark.expiry import expire, expire_if_due, plan_expiry
 from arctic_runtime.spark.restore import restore
 from arctic_runtime.spark.run import Run
 from tests.spark.test_commits import once_before
@@ -102,7 +104,7 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = lake.model("m", SQL, **{**CONFIG, "partition_by": None})
-    forever = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": None})
+    forever = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": "off"})
     down = lake.model("down", "select id, v from {m}", primary_key="id")
     for v in range(3):
         put(lake, model, {1: (1, "eu", v)})
@@ -199,6 +201,31 @@ def test_the_tag_of_a_run_that_died_after_it_replaced_the_view_goes(
     assert {name for name in table.metadata.refs if name != "main"} == {f"arctic_view_{view.base_snapshot}"}
     assert snapshots(lake, model)[1] == 1
     assert lake.rows(model) == sorted(rows.values(), key=repr)
+
+
+def test_commits_keep_few_metadata_files_and_expiry_brings_older_tables_to_that(lake: Warehouse) -> None:
+    model = lake.model("m", "select id, region, v from {s}", **{**CONFIG, "partition_by": None})
+    put(lake, model, {1: (1, "eu", 1)})
+    names = ("m", "m__changes")
+
+    def properties() -> list[dict[str, str]]:
+        tables = [lake.reader.load_table(lake.namespace, of).properties for of in names]
+        return [{key: of[key] for key in KEPT_METADATA if key in of} for of in tables]
+
+    assert properties() == [dict(KEPT_METADATA)] * 2
+    few = "'write.metadata.previous-versions-max' = '1'"
+    lake.spark.sql(f"alter table {lake.sql_name('m')} unset tblproperties ({listed_texts(KEPT_METADATA)})").collect()
+    lake.spark.sql(f"alter table {lake.sql_name('m__changes')} set tblproperties ({few})").collect()
+    expire_if_due(lake.make_run(model), [])
+    assert properties() == [dict(KEPT_METADATA), {**KEPT_METADATA, "write.metadata.previous-versions-max": "1"}]
+    put(lake, model, {1: (1, "eu", 2)})
+    location = lake.reader.load_table(lake.namespace, "m__changes").location().removeprefix("file:")
+    assert len(list(Path(location, "metadata").glob("*.metadata.json"))) == 2
+    assert lake.broken(model) == []
+
+
+def listed_texts(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake: Warehouse) -> None:

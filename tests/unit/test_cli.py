@@ -34,7 +34,11 @@ class Project:
     """A project as the adapter loads it, already compiled."""
 
     profile: Any
-    models: tuple[Model, ...] = (a_model("dwd", "on_read"), a_model("nothing"), a_model("ods", retention=Retention(60)))
+    models: tuple[Model, ...] = (
+        a_model("dwd", "on_read", retention=Retention()),
+        a_model("nothing"),
+        a_model("ods", retention=Retention(60)),
+    )
 
     def select(self, names: Sequence[str]) -> tuple[Model, ...]:
         return tuple(self.one(name) for name in names) if names else self.models

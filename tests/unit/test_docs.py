@@ -401,7 +401,8 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
     assert f"{groups.OPEN_BYTES // mib} MiB for a file to open" in text
     assert f"A commit counts as {groups.COMMIT_BYTES // mib} MiB" in text
-    assert f"once {expiry.WORTH_EXPIRING} of its snapshots may go" in text
+    assert f"once {expiry.WORTH_EXPIRING} of its snapshots, and {expiry.WORTH_SHARE:.0%} of them, may go" in text
+    assert f"`retention: {{versions: {table.VERSIONS_SECONDS // 86_400}d}}`" in text
     assert f"change rows of {renewal.RENEWED_SHARE:.0%} of the base's rows or more" in text
     assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
     assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text

@@ -16,7 +16,7 @@ from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Tabl
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import MODE, RUN, SCHEMA_ONLY
-from arctic_runtime.plan.expiry import describe_expiry, expiry
+from arctic_runtime.plan.expiry import describe_expiry, expiry, may_be_due
 
 TABLE = TableName("lake", "dwd", "orders")
 LOG, BASE = TABLE.changes, TABLE
@@ -148,7 +148,7 @@ def test_what_tags_and_branches_hold_stays_and_what_lost_attempts_left_goes() ->
 
 
 def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_it_there() -> None:
-    """Of snapshots 201, 202, …: the view reads 204; each was replaced an hour after it was made, the last not at all."""
+    """Of snapshots 201, 202, …: the view reads 204; each but the last was replaced an hour after it was made."""
     hour, now = 3_600_000, 24 * 3_600_000 + 3 * 3_600_000
     lineage = tuple(Snapshot(200 + i, i, i * hour, v(i)) for i in range(1, 7))
     tags = {f"arctic_view_{of}": of for of in (201, 202, 203, 204, 206)}
@@ -162,6 +162,16 @@ def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_
     later = expiry(MODEL, state, [base], {}, now + 24 * hour)
     assert later.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_202", "arctic_view_203", "arctic_view_250")),)
     assert later.steps == (Expire(BASE, (201, 203, 250)),)
+
+
+def test_a_run_expires_by_itself_once_enough_is_old_for_the_size_of_the_table() -> None:
+    """Versions 1, 2, … made at that many milliseconds; those are old that are more than a second."""
+
+    def is_due(commits: int, old: int) -> bool:
+        return may_be_due(MODEL, a_state(commits, merged=commits), 1000 + old + 1)
+
+    assert [is_due(30, 19), is_due(30, 20)] == [False, True]
+    assert [is_due(1000, 49), is_due(1000, 50)] == [False, True]
 
 
 def test_without_an_age_nothing_is_planned() -> None:

@@ -35,7 +35,7 @@ SURFACE = {
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "
-    "OnSchemaChange Refresh Retention Transform Unit",
+    "OnSchemaChange Refresh Retention Transform Unit VERSIONS_SECONDS",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.checks": "over",
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "
@@ -46,7 +46,7 @@ SURFACE = {
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request "
     "SCHEMA_ONLY STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
-    "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING describe_expiry due expiry may_be_due",
+    "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING WORTH_SHARE describe_expiry due expiry may_be_due",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
@@ -70,8 +70,9 @@ SURFACE = {
     "Project Scan SemiJoin SetOperation Side UnionAll WEIGHT Window before beside children columns "
     "map_children scans sources walk",
     "plan.incremental.unique": "is_one_partner is_unique unique_keys",
-    "plan.layout": "LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE SMALL_NODE_BYTES "
-    "TARGET_PROPERTY format_of is_laid_out laid_out_anew layout_text node_count row_group_bytes",
+    "plan.layout": "KEPT_METADATA LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE "
+    "SMALL_NODE_BYTES TARGET_PROPERTY format_of is_laid_out lacking laid_out_anew layout_text "
+    "node_count row_group_bytes",
     "plan.reads": "Reads UNSTABLE function_names reads with_position",
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",

@@ -39,7 +39,14 @@ def test_compaction_is_a_word_or_thresholds(written: Any, meant: Compaction) -> 
 )
 def test_retention_is_an_age(age: str, seconds: int) -> None:
     assert configured(retention={"versions": age}).retention == Retention(seconds)
-    assert configured(retention={}).retention == configured().retention == Retention(None)
+    assert configured(retention={}).retention == configured().retention == Retention(432_000)
+
+
+@pytest.mark.parametrize("written", ["off", False])
+def test_versions_are_kept_for_ever_only_where_that_is_said(written: Any) -> None:
+    """YAML reads `off` as a boolean."""
+    assert configured(retention=written).retention == Retention()
+    assert configured(retention={"changes": "7d"}).retention == Retention(432_000, None, 604_800)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,7 @@ def test_retention_is_an_age(age: str, seconds: int) -> None:
         ({"compaction": {"small_files": 0}}, "`compaction.small_files` must be a whole number from 1 on; found 0"),
         ({"compaction": {"change_files": 1.5}}, "`compaction.change_files` must be a whole number"),
         ({"compaction": {"change_files": True}}, "`compaction.change_files` must be a whole number"),
-        ({"retention": "5d"}, "`retention` must be a mapping, such as {versions: '5d'}; found '5d'"),
+        ({"retention": "5d"}, "`retention` must be off or a mapping, such as {versions: '5d'}; found '5d'"),
         ({"retention": {"version": "5d"}}, "unknown part `version`; did you mean `versions`?"),
         ({"retention": {"versions": 5}}, "`retention.versions` must be an age in minutes, hours, days or weeks"),
         ({"retention": {"versions": "0d"}}, "must be an age"),
