@@ -106,8 +106,16 @@ def _verify(desk: Desk) -> Answer:
         for finding in broken:
             lines.append(f"{model.table}: {finding.check}: {finding.broken} row(s) break it")
             lines += [f"  example: {example}" for example in finding.examples]
+        if broken:
+            lines.append(f"{model.table}: {_MEND.format(model=model.table.name)}")
     any_broken = any(finding["broken"] for findings in found.values() for finding in findings)
     return Answer(found, tuple(lines), DIFFERENT if any_broken else DONE)
+
+
+_MEND = (
+    "what to do: `dbt run --full-refresh --select {model}` computes the table anew, publishes what differs and tells "
+    "readers; if it differs again afterwards, the query's own answer changes"
+)
 
 
 def _say(desk: Desk, line: str) -> None:

@@ -17,6 +17,7 @@ from arctic_runtime.model.key import KEY_PROPERTY, key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import (
+    REPAIRED,
     BaseState,
     ChangeTableState,
     Commit,
@@ -344,8 +345,12 @@ def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
 
 
 def _newest(commits: tuple[Commit, ...]) -> Version:
-    """The newest version with rows: a run that changed nothing is no news to those who read its changes."""
-    return next((commit.version for commit in reversed(commits) if commit.rows), commits[0].version)
+    """The newest version with rows: a run that changed nothing is no news to those who read its changes.
+
+    A repair is, whatever rows it brought: readers may have read what it mended.
+    """
+    news = (commit.version for commit in reversed(commits) if commit.rows or REPAIRED in commit.summary)
+    return next(news, commits[0].version)
 
 
 def _commits(table: Table) -> Iterable[Commit]:

@@ -11,6 +11,12 @@ from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version, Window
 
+REPAIRED = "arctic.repaired"
+"""In the summary of a commit: the promises that the table broke and that the commit restores.
+
+As a property of a change table: up to which sequence number its rows may break promises, which nothing mends.
+"""
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -51,6 +57,11 @@ class ChangeTableState:
         """The newest version that added rows, or the oldest one kept where none did."""
         with_rows = (commit.version for commit in reversed(self.commits) if commit.rows)
         return next(with_rows, self.commits[0].version if self.commits else None)
+
+    @property
+    def newest_repair(self) -> Version | None:
+        """The newest version that restored what the table had promised; None where none that is kept did."""
+        return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
     def keeps(self, version: Version | None) -> bool:
         """Whether the snapshot of a version is still there, so that what came after it can be read as a range."""

@@ -33,6 +33,7 @@ Reason = Literal[
     "ONE_ROW",
     "SCALAR_SUBQUERY",
     "SELF_REFERENCE",
+    "SOURCE_REPAIRED",
     "SOURCE_REPLACED",
     "SOURCE_UNKNOWN",
     "SUBQUERY",

@@ -50,7 +50,8 @@ class Decision:
 
     `increment` is how a query's table follows what came in the windows; None where events are folded or all is
     computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
-    this run, or an earlier one, no longer follows changes although it could plan to.
+    this run, or an earlier one, no longer follows changes although it could plan to. `repairs` are the promises that
+    the table breaks, which a full computation restores.
     """
 
     mode: Mode
@@ -60,6 +61,7 @@ class Decision:
     increment: Increment | None = None
     ways: tuple[Estimate, ...] = ()
     given_up: Refusal | None = None
+    repairs: tuple[str, ...] = ()
 
     @property
     def estimate(self) -> Estimate | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.state import REPAIRED, SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
@@ -387,6 +387,8 @@ def _check_window(state: SourceState, window: Window) -> None:
         raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
     if not _only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
+    if any(REPAIRED in commit.summary for commit in state.between(window)):
+        raise NotMaintained("SOURCE_REPAIRED", f"{state.name} was repaired; rows read of it before may be wrong")
 
 
 def tells_old_rows(state: SourceState, window: Window) -> bool:

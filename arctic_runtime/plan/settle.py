@@ -43,6 +43,8 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
         return ()
     if base is None:
         return _create_base(model, changes, state)
+    if _is_repaired(changes, base):
+        return _base_anew(model, changes, format_of(base.properties))
     if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
         return _base_anew(model, changes, format_of(base.properties))
     merge = _merge(model, changes, base, fold)
@@ -89,7 +91,14 @@ def _base_anew(model: Model, changes: ChangeTableState, found_format: int) -> tu
 def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
     head = changes.commits[-1].summary
     size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
-    return CreateBase(model.base, _newest(changes), int(size), replaces)
+    known = [version for version in (_newest(changes), changes.newest_repair) if version]
+    return CreateBase(model.base, max(known, key=lambda of: of.sequence), int(size), replaces)
+
+
+def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
+    """Whether the base is older than a repair: then its rows are nothing to build on."""
+    repair = changes.newest_repair
+    return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
 
 
 def _is_loaded(changes: ChangeTableState) -> bool:

@@ -26,7 +26,7 @@ from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, Br
 from arctic_runtime.model.names import TableName
 from arctic_runtime.observe import observe_branch
 from arctic_runtime.spark.settings import settings
-from arctic_runtime.spark.statement import Sql, name, number, statement, text
+from arctic_runtime.spark.statement import Sql, name, number, properties, statement, text
 
 T = TypeVar("T")
 
@@ -231,6 +231,12 @@ def _drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
 def run(spark: SparkSession, sql: Sql) -> None:
     """Runs a statement for its effect, with this module's errors. Spark does what it says when it is given it."""
     attempt(lambda: spark.sql(sql), sql)
+
+
+def set_properties(spark: SparkSession, table: TableName, values: Mapping[str, str]) -> None:
+    """Sets properties of a table, in a commit of its own."""
+    parts = {"table": name(*table.parts), "values": properties(values.items())}
+    run(spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
 def write_once(action: Callable[[], T], what: str) -> T:

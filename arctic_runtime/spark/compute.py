@@ -48,6 +48,7 @@ from arctic_runtime.spark.frames import (
     base_rows,
     column,
     current_rows,
+    folded_rows,
     read_table,
     read_until,
     unmerged_changes,
@@ -136,8 +137,14 @@ class Computation:
 
     def _compared(self) -> Computed:
         """All rows of the query against all rows of the table."""
-        old = current_rows(self.spark, self.model, self.context.state)
-        return replace(self._changes(self.query, old), is_pinned=False)
+        return replace(self._changes(self.query, self._all_old()), is_pinned=False)
+
+    def _all_old(self) -> DataFrame | None:
+        """The table's rows; where it breaks promises those that its changes fold to, as their readers know them."""
+        changes = self.context.state.changes
+        if self.decision.repairs and changes is not None:
+            return folded_rows(self.spark, self.model, changes)
+        return current_rows(self.spark, self.model, self.context.state)
 
     def _followed(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
@@ -278,8 +285,7 @@ class Computation:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
         ordered = model.config.sequence_by is not None
         if self.decision.mode == "full":
-            old = current_rows(spark, model, state)
-            return refresh_changes(net, old, shape, ordered, found.high_mark)
+            return refresh_changes(net, self._all_old(), shape, ordered, found.high_mark)
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)

@@ -21,7 +21,6 @@ from arctic_runtime.model.columns import (
     SEQUENCE,
     TIMESTAMP,
     find_column,
-    plain_columns,
     same_name,
 )
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
@@ -77,6 +76,7 @@ from arctic_runtime.spark.frames import (
     as_key,
     column,
     conformed,
+    folded_rows,
     key_name,
     newest_changes,
     overlay,
@@ -322,9 +322,7 @@ def _create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     assert context.state.changes is not None
     changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.formerly)
-    commits = context.state.changes.count_after(None)
-    alive = newest_changes(changes, model.config.primary_key, commits).where(F.col(ACTION) != DELETE)
-    rows = conformed(alive, plain_columns(context.state.changes.columns))
+    rows = folded_rows(spark, model, context.state.changes, step.version.snapshot)
     transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}

@@ -15,11 +15,11 @@ from arctic_runtime.model.state import TableState, built
 from arctic_runtime.observe import last_consumed, observe_snapshots
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.plan.layout import lacking
-from arctic_runtime.spark.commit import attempt, retried
+from arctic_runtime.spark.commit import attempt, retried, set_properties
 from arctic_runtime.spark.commit import run as perform_statement
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
-from arctic_runtime.spark.trim import keep_ages, set_properties, trim
+from arctic_runtime.spark.trim import keep_ages, trim
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""

@@ -11,9 +11,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names
+from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, plain_columns
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.state import REPAIRED, ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
@@ -183,6 +183,16 @@ def first_of_each(rows: DataFrame, key: Sequence[Expression], order: Sequence[Ex
     """
     earlier = F.lag(F.lit(True)).over(Window.partitionBy(*key).orderBy(*order))
     return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
+
+
+def folded_rows(spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None) -> DataFrame:
+    """The rows that a table's change table alone tells, at a snapshot of that or at its head; no base is read."""
+    assert changes.head is not None
+    at = changes.head.snapshot if snapshot is None else snapshot
+    commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
+    rows = read_table(spark, model.table.changes, at, changes.formerly)
+    newest = newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
+    return conformed(newest, plain_columns(changes.columns))
 
 
 def current_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:

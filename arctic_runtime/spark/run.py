@@ -15,7 +15,7 @@ from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
 from arctic_runtime.look import NO_ROWS, Look, Outcome, Seen
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
-from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.state import REPAIRED, SourceState, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateChangeTable,
@@ -34,7 +34,7 @@ from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
-from arctic_runtime.spark.commit import SPARK_ERRORS, retried, was_too_large_to_send
+from arctic_runtime.spark.commit import SPARK_ERRORS, retried, set_properties, was_too_large_to_send
 from arctic_runtime.spark.compute import Computation
 from arctic_runtime.spark.diff import Shape
 from arctic_runtime.spark.execute import Appended, Context, append_changes, looking_up, perform
@@ -44,6 +44,7 @@ from arctic_runtime.spark.frames import (
     columns_of,
     with_source_position,
 )
+from arctic_runtime.spark.integrity import broken_promises
 from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import name
@@ -112,6 +113,7 @@ class Run(Look):
         context = self.context(state)
         for step in stale_branches(self.model, state, self.now):
             perform(step, context)
+        decision = self._repairing(context, decision)
         try:
             committed = self._commit(context, decision, upstreams)
         except Exception as error:
@@ -119,6 +121,24 @@ class Run(Look):
         else:
             return self._done(decision, committed)
         return self._attempt(self.look())
+
+    def _repairing(self, context: Context, decision: Decision) -> Decision:
+        """The decision with the promises that the table breaks, which somebody who refreshes it in full wants restored.
+
+        What can't be mended, change rows up to now, is left out of later checks.
+        """
+        state = context.state
+        if decision.reason != "FULL_REFRESH" or state.changes is None or state.base is None:
+            return decision
+        assert state.changes.head is not None
+        with self.timed("check"):
+            shape = self.shape_of(state, plain_columns(state.changes.columns))
+            broken = broken_promises(context.spark, self.reader, self.model, state, shape)
+        if not broken:
+            return decision
+        until = {REPAIRED: str(state.changes.head.sequence)}
+        set_properties(context.spark, self.model.table.changes, until)
+        return replace(decision, repairs=broken, because=f"mended: {', '.join(broken)}")
 
     def _done(self, decision: Decision, committed: Appended) -> Outcome:
         self._committed = (decision, committed)
@@ -259,6 +279,7 @@ class Run(Look):
             decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
             **decisions.said_again(last, decisions.NO_TOTALS),
             **({decisions.GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
+            **({REPAIRED: ", ".join(decision.repairs)} if decision.repairs else {}),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
 

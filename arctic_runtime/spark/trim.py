@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.commit import run, said_by_session, swap_in, write_once
+from arctic_runtime.spark.commit import said_by_session, set_properties, swap_in, write_once
 from arctic_runtime.spark.execute import Context
 from arctic_runtime.spark.frames import COMMIT_ORDER, as_key, key_name, read_table
 from arctic_runtime.spark.settings import settings
-from arctic_runtime.spark.statement import listed, name, properties, statement
+from arctic_runtime.spark.statement import listed, name, statement
 
 _ROWS = "__arctic_t"
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
@@ -32,12 +32,6 @@ def trim(step: Trim, context: Context) -> None:
 def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
     """Writes down when commits were made whose snapshots are about to go."""
     set_properties(spark, table, {AGES: ages_text(ages)})
-
-
-def set_properties(spark: SparkSession, table: TableName, values: dict[str, str]) -> None:
-    """Sets properties of a table in one commit."""
-    parts = {"table": name(*table.parts), "values": properties(values.items())}
-    run(spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
 def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:

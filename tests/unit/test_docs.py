@@ -29,6 +29,7 @@ from arctic_runtime.model.expiry import AGES, TRIMMED
 from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.nodes import MAX_DEPTH
+from arctic_runtime.model.state import REPAIRED
 from arctic_runtime.plan import compaction, cost, decide, expiry, groups, increment, layout, relevel, renewal, settle
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
@@ -294,6 +295,7 @@ SHOP = {
 CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
 BY_RUN = {
     *("SELF_REFERENCE", "COST", "INCREMENT_FAILED", "TOO_COMPLEX", "SOURCE_UNKNOWN", "SOURCE_REPLACED"),
+    "SOURCE_REPAIRED",
     "NOT_SAME_TO_SPARK",
     "UPSTREAM_EXPIRED",
 }
@@ -374,6 +376,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             decide.NO_TOTALS,
             decide.GIVEN_UP,
             TRIMMED,
+            REPAIRED,
             AGES,
         ),
         KEY_PROPERTY,

@@ -31,7 +31,8 @@ SURFACE = {
     "named_table seen_query seen_view",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.savepoint": "Savepoint Tag",
-    "model.state": "BaseState ChangeTableState Commit SourceState Stranger TableState ViewState built not_built",
+    "model.state": "REPAIRED BaseState ChangeTableState Commit SourceState Stranger TableState ViewState built "
+    "not_built",
     "model.step": "AppendChanges CreateBase CreateChangeTable DropBase DropBranches DropStranger EvolveSchema "
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "

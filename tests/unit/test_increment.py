@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.model.columns import BEFORE, Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import Commit, SourceState
+from arctic_runtime.model.state import REPAIRED, Commit, SourceState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import (
@@ -86,13 +86,15 @@ def telling(source: SourceState) -> SourceState:
     return replace(keyed(source), columns=(*COLUMNS, Column(BEFORE, "struct<place:string>")))
 
 
+def saying(source: SourceState, summary: Mapping[str, str], sequence: int = 2) -> SourceState:
+    """The same source with a commit whose summary says this."""
+    commits = (replace(found, summary=summary) if found.version == v(sequence) else found for found in source.commits)
+    return replace(source, commits=tuple(commits))
+
+
 def without_old_rows(source: SourceState, sequence: int) -> SourceState:
     """The same source with a commit whose change rows do not tell them."""
-    commits = (
-        replace(found, summary={CHANGELOG: "input"}) if found.version == v(sequence) else found
-        for found in source.commits
-    )
-    return replace(source, commits=tuple(commits))
+    return saying(source, {CHANGELOG: "input"}, sequence)
 
 
 def upstreams(*sources: SourceState, views: Mapping[str, str] = {}) -> Upstreams:
@@ -132,6 +134,7 @@ EXPIRED = {"sequences": (3, 4), "first_parent": 102}
         (a_source(format_version=1), v(1), "UNSUPPORTED", "is of format version 1"),
         (keyed(a_source(operations={2: "overwrite"})), v(1), "SOURCE_REPLACED", "the change table of lake.ods.up"),
         (keyed(a_source(operations={2: "delete"})), v(1), "SOURCE_REPLACED", "the change table of lake.ods.up"),
+        (saying(keyed(a_source()), {REPAIRED: "each key stands once"}), v(1), "SOURCE_REPAIRED", "was repaired"),
         (a_source(**EXPIRED, format_version=2), v(1), "UPSTREAM_EXPIRED", "no longer keeps the version"),
         (a_source(**EXPIRED, operations={4: "overwrite"}), v(1), "UPSTREAM_EXPIRED", "no longer keeps the version"),
     ],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
+from arctic_runtime.model.state import REPAIRED, BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
 from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
@@ -183,6 +183,19 @@ def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place()
 
 
 # Branches.
+
+
+@MODELS
+@pytest.mark.parametrize("later", [0, 5])
+def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model: Model, later: int) -> None:
+    log = a_log(5, 0, later)
+    repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
+    log = replace(log, commits=(log.commits[0], repair, log.commits[2]))
+    (create,) = settle(model, TableState(log, a_base(v(1))))
+    assert isinstance(create, CreateBase)
+    assert (create.table, create.version, create.replaces) == (model.base, v(3 if later else 2), True)
+    view = a_view(7, create.version.sequence, create.version.sequence) if model is ON_READ else None
+    assert settle(model, TableState(log, a_base(create.version), view)) == ()
 
 
 def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
