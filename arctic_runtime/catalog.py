@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arctic_runtime.config import masked
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.types import array_text, map_text, struct_text
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -293,11 +294,11 @@ def spark_type(iceberg_type: IcebergType) -> str:
         case types.DecimalType(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
         case types.ListType(element_type=element):
-            return f"array<{spark_type(element)}>"
+            return array_text(spark_type(element))
         case types.MapType(key_type=key, value_type=value):
-            return f"map<{spark_type(key)},{spark_type(value)}>"
+            return map_text(spark_type(key), spark_type(value))
         case types.StructType(fields=fields):
-            return "struct<" + ",".join(f"{field.name}:{spark_type(field.field_type)}" for field in fields) + ">"
+            return struct_text((field.name, spark_type(field.field_type)) for field in fields)
         case types.FixedType():
             return "binary"
         case _ if str(iceberg_type) in _PLAIN_TYPES:

@@ -10,6 +10,7 @@ from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, sam
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import REPAIRED, SourceState
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import has_map, read_type
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
@@ -412,7 +413,7 @@ def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozense
         state = upstreams.states[str(scan.source)]
         assert state is not None
         fields = [find_column(state.columns, name) for _, name in scan.fields]
-        if scan.source in changed and any(part and "map<" in part.type for part in fields):
+        if scan.source in changed and any(part and has_map(read_type(part.type)) for part in fields):
             raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a map is read of it")
 
 

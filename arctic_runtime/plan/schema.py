@@ -12,21 +12,28 @@ from sqlglot.errors import SqlglotError
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import METADATA, OWN_PREFIX, RESERVED, Column, SchemaChange, find_column, same_name
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import (
+    Primitive,
+    field_names,
+    has_map,
+    map_primitives,
+    parts,
+    primitives,
+    read_type,
+    type_text,
+)
 
 _WIDENINGS = {("int", "bigint"), ("float", "double"), ("tinyint", "int"), ("smallint", "int")}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_NARROW = re.compile(r"(?<![^<:,])(?:(?P<int>tinyint|smallint)|(?:var)?char\(\d+\))(?![^>,])")
+_NARROW = {"tinyint": "int", "smallint": "int"}
+_TEXT = re.compile(r"(?:var)?char\(\d+\)")
 _SPELLINGS = (
-    (re.compile(r"([,:]) "), r"\1"),
-    (re.compile(r"`(\w+)`"), r"\1"),
-    (re.compile(r"(?<![^<:,])decimal(?![^>,])"), "decimal(10,0)"),
-    (re.compile(r"(?<![^<:,])decimal\((\d+)\)"), r"decimal(\1,0)"),
-    (re.compile(r"(?<![^<:,])timestamp_ltz(?![^>,])"), "timestamp"),
+    (re.compile(r"decimal"), r"decimal(10,0)"),
+    (re.compile(r"decimal\((\d+)\)"), r"decimal(\1,0)"),
+    (re.compile(r"decimal\((\d+), (\d+)\)"), r"decimal(\1,\2)"),
+    (re.compile(r"timestamp_ltz"), r"timestamp"),
 )
 """What sqlglot writes otherwise than Spark → what Spark writes."""
-
-_PLAIN_TYPE = re.compile(r"[A-Za-z0-9_<>:,()]+")
-_NESTED_MAP = re.compile(r".+map<")
 
 NOT_BUCKETS = ("boolean", "float", "double", "struct", "array", "map", "variant", "void", "interval")
 NOT_KEYS = ("struct", "array", "map", "variant", "void", "interval")
@@ -35,7 +42,11 @@ NOT_STORED = ("void", "interval", "variant")
 
 def stored_type(spark_type: str) -> str:
     """The type that Iceberg keeps a Spark type as."""
-    return _NARROW.sub(lambda match: "int" if match["int"] else "string", spark_type)
+    return type_text(map_primitives(read_type(spark_type), _stored))
+
+
+def _stored(primitive: str) -> str:
+    return "string" if _TEXT.fullmatch(primitive) else _NARROW.get(primitive, primitive)
 
 
 def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
@@ -210,21 +221,31 @@ def _canonical(declared: str) -> str:
     """A type as a user declares it (`integer`, `LONG`, `varchar(20)`), as Spark writes it, in lower case."""
     try:
         written = exp.DataType.build(declared, dialect="spark").sql(dialect="spark").lower()
-    except SqlglotError:
+        return stored_type(type_text(map_primitives(read_type(written), _spelled)))
+    except (SqlglotError, ValueError):
         return declared.lower()
-    for spelling, spark in _SPELLINGS:
-        written = spelling.sub(spark, written)
-    return stored_type(written)
+
+
+def _spelled(primitive: str) -> str:
+    found = ((pattern.fullmatch(primitive), spark) for pattern, spark in _SPELLINGS)
+    return next((match.expand(spark) for match, spark in found if match), primitive)
 
 
 def _check_nested(model: Model, column: Column) -> None:
-    if not _PLAIN_TYPE.fullmatch(column.type):
+    kind = read_type(column.type)
+    if any("collate" in leaf.text for leaf in primitives(kind)):
         raise ConfigError(
-            f"{model.table}: column `{column.name}` has a field whose name can't be written in a type.\n"
-            f"  found: {column.type}\n  expected: letters, digits and underscores in the names of nested fields\n"
-            "  what to do: rename the field in the query"
+            f"{model.table}: column `{column.name}` has a collation, which an Iceberg table does not keep.\n"
+            f"  found: {column.type}\n  what to do: write `{column.name} collate utf8_binary` in the query, and the "
+            "collation where the column is compared"
         )
-    if _NESTED_MAP.match(column.type):
+    for field in field_names(kind):
+        if not field or "\x00" in field or "${" in field:
+            raise ConfigError(
+                f"{model.table}: column `{column.name}` has a field named {field!r}, which can't be written in SQL.\n"
+                f"  found: {column.type}\n  what to do: rename the field in the query"
+            )
+    if not isinstance(kind, Primitive) and any(has_map(part) for part in parts(kind)):
         raise ConfigError(
             f"{model.table}: column `{column.name}` has a map inside another type, which can't be compared.\n"
             f"  found: {column.type}\n  what to do: turn the map into an array with map_entries()"

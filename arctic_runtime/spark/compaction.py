@@ -42,7 +42,7 @@ from arctic_runtime.spark.execute import Context, merged_to, perform
 from arctic_runtime.spark.renewal import renew
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.split import beside, rewriting
-from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.statement import Sql, listed, name, number, statement, text, type_name
 
 MAX_LOST_RACES = 5
 WAIT_SECONDS = 0.5
@@ -268,7 +268,7 @@ def _is(catalog: str, of: PartitionValue) -> Sql:
     source = name(of.transform.column)
     if of.value is None:
         return statement("{c} IS NULL", c=source)
-    value = statement("CAST({value} AS {type})", value=text(of.value), type=Sql(of.type))
+    value = statement("CAST({value} AS {type})", value=text(of.value), type=type_name(of.type))
     if of.transform.unit == "identity":
         return statement("{c} = {value}", c=source, value=value)
     width = Sql("") if of.transform.parameter is None else statement("{n}, ", n=number(of.transform.parameter))

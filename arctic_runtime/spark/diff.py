@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
+from arctic_runtime.model.types import struct_text
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.spark.frames import NULL, all_of, typed
-from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text
+from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text, type_name
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
@@ -53,8 +54,7 @@ class Shape:
     @property
     def before_type(self) -> str | None:
         """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
-        fields = ",".join(f"{name(kept.name)}:{kept.type}" for kept in self.rest)
-        return f"struct<{fields}>" if fields else None
+        return struct_text((kept.name, kept.type) for kept in self.rest) if self.rest else None
 
 
 def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
@@ -70,7 +70,7 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
     if old is None:
         return _emit(_without_before(after, shape), shape, flaw)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
-    first = statement("CAST(0 AS {kind})", kind=Sql(shape.sequence_type))
+    first = statement("CAST(0 AS {kind})", kind=type_name(shape.sequence_type))
     of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: first}
     told = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
     joined = after.join(before, _on_key(shape), "full_outer").withColumns({own: F.expr(of) for own, of in told.items()})

@@ -13,7 +13,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.step import EvolveSchema
 from arctic_runtime.spark.commit import run
 from arctic_runtime.spark.diff import Shape
-from arctic_runtime.spark.statement import Sql, name, statement
+from arctic_runtime.spark.frames import type_of
+from arctic_runtime.spark.statement import Sql, name, statement, type_name
 
 
 def evolve(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:
@@ -47,14 +48,14 @@ def _rename_statements(step: EvolveSchema, found: StructType) -> Iterator[Sql]:
 def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
     """What gives `_before` the columns outside the key as they will be; without any there is no `_before`."""
     change, target, before = step.change, name(*step.table.parts), name(BEFORE)
-    types = {field.name: field.dataType.simpleString() for field in found.fields if field.name not in CHANGE_COLUMNS}
+    types = {field.name: type_of(field.dataType) for field in found.fields if field.name not in CHANGE_COLUMNS}
     types |= {own: of.type for own in types for of in change.widen if same_name(own, of.name)}
     gone = {of.lower() for of in (*change.drop, *key)}
     wanted = [Column(*of) for of in types.items() if of[0].lower() not in gone]
     wanted += [of for of in change.add if of.name.lower() not in {own.lower() for own in types}]
     if BEFORE not in found.names:
         struct = Shape(tuple(wanted), (), ()).before_type
-        return (_add_column(target, before, Sql(struct)),) if struct else ()
+        return (_add_column(target, before, type_name(struct)),) if struct else ()
     if not wanted:
         return (_drop_column(target, before),)
     held = cast(StructType, found[BEFORE].dataType)
@@ -66,7 +67,7 @@ def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) ->
 
 def _remaining(change: SchemaChange, found: StructType) -> SchemaChange:
     """What is left of a change for columns as they are now."""
-    types = {field.name.lower(): field.dataType.simpleString() for field in found.fields}
+    types = {field.name.lower(): type_of(field.dataType) for field in found.fields}
     return SchemaChange(
         add=tuple(of for of in change.add if of.name.lower() not in types),
         widen=tuple(of for of in change.widen if types.get(of.name.lower(), of.type) != of.type),
@@ -78,8 +79,8 @@ def _statements(table: TableName, change: SchemaChange, holder: tuple[str, ...] 
     """The statements of a change of columns, at the top level or below `holder`."""
     target = name(*table.parts)
     return (
-        *(_add_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.add),
-        *(_widen_column(target, name(*holder, kept.name), Sql(kept.type)) for kept in change.widen),
+        *(_add_column(target, name(*holder, kept.name), type_name(kept.type)) for kept in change.add),
+        *(_widen_column(target, name(*holder, kept.name), type_name(kept.type)) for kept in change.widen),
         *(_drop_column(target, name(*holder, gone)) for gone in change.drop),
     )
 

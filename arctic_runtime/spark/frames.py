@@ -10,15 +10,17 @@ from operator import and_, or_
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, plain_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import REPAIRED, ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import array_text, map_text, struct_text
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
 from arctic_runtime.plan.schema import stored_type
-from arctic_runtime.spark.statement import Sql, name, statement
+from arctic_runtime.spark.statement import Sql, aliased, name, statement, type_name
 
 COMMIT_ORDER = "_last_updated_sequence_number"
 NO_OTHERS: Mapping[int, Names] = {}
@@ -69,13 +71,32 @@ def column(of: str) -> Expression:
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
     """A frame's columns with the types that an Iceberg table keeps them as."""
-    return tuple(Column(field.name, stored_type(field.dataType.simpleString())) for field in frame.schema.fields)
+    return tuple(Column(field.name, stored_type(type_of(field.dataType))) for field in frame.schema.fields)
+
+
+def type_of(kind: DataType) -> str:
+    """A type as `model.types` writes it; PySpark's own text does not tell where a field's name ends."""
+    match kind:
+        case StructType(fields=fields):
+            return struct_text((field.name, type_of(field.dataType)) for field in fields)
+        case ArrayType(elementType=element):
+            return array_text(type_of(element))
+        case MapType(keyType=key, valueType=value):
+            return map_text(type_of(key), type_of(value))
+        case _:
+            return kind.simpleString()
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
-    found = {field.name.lower(): name(field.name) for field in frame.schema.fields}
-    return frame.selectExpr(*[typed(found.get(kept.name.lower(), NULL), kept.type, kept.name) for kept in columns])
+    found = {field.name.lower(): field for field in frame.schema.fields}
+    return frame.selectExpr(*[_conformed(found.get(kept.name.lower()), kept) for kept in columns])
+
+
+def _conformed(found: StructField | None, kept: Column) -> Sql:
+    if found is not None and type_of(found.dataType) == kept.type:
+        return aliased(name(found.name), kept.name)
+    return typed(NULL if found is None else name(found.name), kept.type, kept.name)
 
 
 def typed(value: Sql, kind: str, alias: str) -> Sql:
@@ -84,7 +105,7 @@ def typed(value: Sql, kind: str, alias: str) -> Sql:
     What is made for every column of a table is made of texts, for `selectExpr`: much of a small run's time is calls to
     Spark, of which an expression that is put together takes three for each of its parts.
     """
-    return statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=Sql(kind), alias=name(alias))
+    return statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=name(alias))
 
 
 def uncompiled(value: Sql, text: Sql) -> Sql:
@@ -135,7 +156,6 @@ def read_appended(
     formerly: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
     """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
-
     Where snapshots between the two are gone (`chain_is_whole` is False) the rows are told by their row lineage,
     which format version 3 keeps, and which prunes no files.
     """

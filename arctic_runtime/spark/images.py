@@ -33,7 +33,7 @@ from arctic_runtime.spark.frames import (
     read_table,
     read_until,
 )
-from arctic_runtime.spark.statement import Sql, expression, listed, name, number, statement, text
+from arctic_runtime.spark.statement import Sql, expression, listed, name, number, statement, text, type_name
 
 _THERE = "__arctic_there"
 
@@ -207,7 +207,7 @@ def _net_changes(spark: SparkSession, source: SourceState, window: Window, kept:
 
 
 def _cast(value: Sql, to: Column) -> Sql:
-    return statement("CAST({value} AS {kind})", value=value, kind=Sql(to.type))
+    return statement("CAST({value} AS {kind})", value=value, kind=type_name(to.type))
 
 
 def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:

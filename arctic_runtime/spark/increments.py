@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.types import has_map, read_type
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.bounds import joined
@@ -27,7 +28,7 @@ from arctic_runtime.plan.incremental.tree import (
 )
 from arctic_runtime.spark import images
 from arctic_runtime.spark.bounds import is_scanned
-from arctic_runtime.spark.frames import Hold, column, typed
+from arctic_runtime.spark.frames import Hold, column, type_of, typed
 from arctic_runtime.spark.statement import Sql, name
 
 
@@ -68,7 +69,7 @@ def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:
 
 def has_maps(query: DataFrame) -> bool:
     """Whether rows hold maps, which Spark can't compare, so that rows that came and went can't cancel out."""
-    return any("map<" in field.dataType.simpleString() for field in query.schema.fields)
+    return any(has_map(read_type(type_of(field.dataType))) for field in query.schema.fields)
 
 
 def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
@@ -109,4 +110,4 @@ def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFra
 
 def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
     pairs = zip(increment.outputs, query.schema.fields, strict=True)
-    return [typed(name(named(made)), field.dataType.simpleString(), named(field.name)) for (_, made), field in pairs]
+    return [typed(name(named(made)), type_of(field.dataType), named(field.name)) for (_, made), field in pairs]

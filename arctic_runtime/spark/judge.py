@@ -24,7 +24,7 @@ from arctic_runtime.plan.incremental.functions import parse
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.written import literals, write
 from arctic_runtime.spark.settings import settings
-from arctic_runtime.spark.statement import Sql, name, statement
+from arctic_runtime.spark.statement import name, own_query, statement
 
 _JUDGING = {
     # Named queries are written out where they are read: their numbers would differ in any two plans.
@@ -103,7 +103,7 @@ def _fields(frame: DataFrame) -> list[str]:
 
 def _plans(spark: SparkSession, sql: str) -> dict[str, str]:
     """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
-    explained = spark.sql(statement("EXPLAIN EXTENDED {query}", query=Sql(sql))).collect()[0][0]
+    explained = spark.sql(statement("EXPLAIN EXTENDED {query}", query=own_query(sql))).collect()[0][0]
     return {of: _numbered(plan) for of, plan in _SECTION.findall(explained)}
 
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.types import quoted_name, read_type, type_text
 from arctic_runtime.plan.written import write
 
 
@@ -29,7 +30,12 @@ def name(*parts: str) -> Sql:
                 f"{part!r} can't be a name: Spark replaces what looks like a variable, also inside quotes.\n"
                 "  what to do: choose a name without `${`"
             )
-    return Sql(".".join(f"`{part.replace('`', '``')}`" for part in parts))
+    return Sql(".".join(map(quoted_name, parts)))
+
+
+def type_name(kind: str) -> Sql:
+    """A type, every name of a field in it quoted; raises ValueError for a text that is none."""
+    return Sql(type_text(read_type(kind), name))
 
 
 def number(value: int) -> Sql:
@@ -57,6 +63,11 @@ _ESCAPES = {
 def expression(of: exp.Expr) -> Sql:
     """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
     return Sql(write(of))
+
+
+def own_query(sql: str) -> Sql:
+    """The query of a model or of a view, which is SQL as it stands."""
+    return Sql(sql)
 
 
 def properties(values: Iterable[tuple[str, str]]) -> Sql:

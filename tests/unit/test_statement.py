@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+import arctic_runtime
 from arctic_runtime.spark.statement import Sql, listed, name, number, properties, statement, text
 
 _sharp = st.sampled_from("`'\"\\;-/*%_.{}()0127uUxnrtZ \n\r\t\x00\x1aé日🎉")
@@ -91,3 +94,24 @@ def test_parts_can_be_listed_and_paired() -> None:
 def test_a_number_is_never_a_text() -> None:
     with pytest.raises(ValueError, match="1 or 1"):
         number("1 or 1")  # type: ignore[arg-type]
+
+
+def _constant(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant():
+            return True
+        case ast.IfExp(body=one, orelse=other):
+            return _constant(one) and _constant(other)
+        case _:
+            return False
+
+
+def test_nothing_but_constants_becomes_sql_outside_of_this_module() -> None:
+    root = Path(arctic_runtime.__file__).parents[1]
+    files = [file for part in ("arctic_runtime", "dbt") for file in (root / part).rglob("*.py")]
+    assert len(files) > 100
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sql":
+                is_own = file.name == "statement.py"
+                assert is_own or all(map(_constant, node.args)), f"{file}:{node.lineno}"

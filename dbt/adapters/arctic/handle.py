@@ -113,8 +113,10 @@ class Cursor:
     def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
         if self._result is None:
             return []
+        from arctic_runtime.spark.frames import type_of
+
         return [
-            (field.name, field.dataType.simpleString(), None, None, None, None, field.nullable)
+            (field.name, type_of(field.dataType), None, None, None, None, field.nullable)
             for field in self._result.schema.fields
         ]
 

@@ -510,9 +510,9 @@ class ArcticAdapter(SparkAdapter):
             if any(sign in str(error) for sign in _NOT_FOUND):
                 return ()
             raise
-        return tuple(
-            ColumnInfo(f.name, f.dataType.simpleString(), f.metadata.get("comment"), not f.nullable) for f in fields
-        )
+        from arctic_runtime.spark.frames import type_of
+
+        return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 
     def _describe(self, relation: BaseRelation) -> RelationInfo | None:
         """Everything the catalog says of a relation; from Spark only columns where the catalog can't be read."""

@@ -1,0 +1,190 @@
+"""Types as texts that read back: names of fields come from upstreams, and may hold whatever characters they like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELD_NAME = re.compile(r"(?P<word>\w+)|`(?P<quoted>(?:[^`]|``)*)`")
+_PRIMITIVE = re.compile(
+    r"string collate \w+|interval \w+(?: to \w+)?|[A-Za-z_][A-Za-z0-9_]*(?:\(\s*\d+(?:\s*,\s*\d+)*\s*\))?",
+    re.IGNORECASE,
+)
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A type without others inside, as Spark writes it, such as `decimal(10,2)`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Array:
+    element: Type
+
+
+@dataclass(frozen=True)
+class Map:
+    key: Type
+    value: Type
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Fields in their order, each a name and a type."""
+
+    fields: tuple[tuple[str, Type], ...]
+
+
+Type = Primitive | Array | Map | Struct
+
+
+def quoted_name(field: str) -> str:
+    return f"`{field.replace('`', '``')}`"
+
+
+def plain_name(field: str) -> str:
+    """A field's name as Spark shows it: quoted only where it needs to be."""
+    return field if _PLAIN_NAME.fullmatch(field) else quoted_name(field)
+
+
+def type_text(kind: Type, field: Callable[[str], str] = plain_name) -> str:
+    """A type as Spark writes it, its names written by `field`; `read_type` is the reverse."""
+    match kind:
+        case Primitive(text):
+            return text
+        case Array(element):
+            return array_text(type_text(element, field))
+        case Map(key, value):
+            return map_text(type_text(key, field), type_text(value, field))
+        case Struct(fields):
+            return struct_text(((own, type_text(of, field)) for own, of in fields), field)
+
+
+def array_text(element: str) -> str:
+    return f"array<{element}>"
+
+
+def map_text(key: str, value: str) -> str:
+    return f"map<{key},{value}>"
+
+
+def struct_text(fields: Iterable[tuple[str, str]], field: Callable[[str], str] = plain_name) -> str:
+    """The type of a struct whose fields have these names and these types, which are texts already."""
+    return f"struct<{','.join(f'{field(own)}:{of}' for own, of in fields)}>"
+
+
+def parts(kind: Type) -> tuple[Type, ...]:
+    """The types that a type is made of; none of a primitive."""
+    match kind:
+        case Primitive():
+            return ()
+        case Array(element):
+            return (element,)
+        case Map(key, value):
+            return (key, value)
+        case Struct(fields):
+            return tuple(of for _, of in fields)
+
+
+def walk_type(kind: Type) -> Iterator[Type]:
+    """A type and all those inside."""
+    yield kind
+    for part in parts(kind):
+        yield from walk_type(part)
+
+
+def primitives(kind: Type) -> Iterator[Primitive]:
+    return (part for part in walk_type(kind) if isinstance(part, Primitive))
+
+
+def field_names(kind: Type) -> Iterator[str]:
+    """The names of the fields at every level."""
+    return (own for part in walk_type(kind) if isinstance(part, Struct) for own, _ in part.fields)
+
+
+def has_map(kind: Type) -> bool:
+    """Whether there is a map in a type, or it is one."""
+    return any(isinstance(part, Map) for part in walk_type(kind))
+
+
+def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
+    """The same type with other types at its leaves."""
+    match kind:
+        case Primitive(text):
+            return Primitive(change(text))
+        case Array(element):
+            return Array(map_primitives(element, change))
+        case Map(key, value):
+            return Map(map_primitives(key, change), map_primitives(value, change))
+        case Struct(fields):
+            return Struct(tuple((own, map_primitives(of, change)) for own, of in fields))
+
+
+def read_type(text: str) -> Type:
+    """A type from its text; raises ValueError for what is none, so that no text passes for more than a type."""
+    reader = _Reader(text)
+    kind = reader.type()
+    reader.skip_space()
+    if reader.at != len(text):
+        raise ValueError(f"{text!r} is not the text of a type: it goes on after {text[: reader.at]!r}")
+    return kind
+
+
+class _Reader:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def type(self) -> Type:
+        if self._accept("array<"):
+            element = self.type()
+            self._expect(">")
+            return Array(element)
+        if self._accept("map<"):
+            key = self.type()
+            self._expect(",")
+            value = self.type()
+            self._expect(">")
+            return Map(key, value)
+        if self._accept("struct<"):
+            return Struct(tuple(self._fields()))
+        return Primitive(self._match(_PRIMITIVE)[0])
+
+    def _fields(self) -> Iterator[tuple[str, Type]]:
+        while not self._accept(">"):
+            found = self._match(_FIELD_NAME)
+            self._expect(":")
+            yield found["word"] or found["quoted"].replace("``", "`"), self.type()
+            if not self._accept(","):
+                self._expect(">")
+                return
+
+    def skip_space(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+
+    def _accept(self, token: str) -> bool:
+        self.skip_space()
+        is_next = self.text[self.at : self.at + len(token)].lower() == token
+        self.at += len(token) if is_next else 0
+        return is_next
+
+    def _expect(self, token: str) -> None:
+        if not self._accept(token):
+            raise ValueError(f"{self.text!r} is not the text of a type: {token!r} is missing at {self.at}")
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        self.skip_space()
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            raise ValueError(f"{self.text!r} is not the text of a type: it can't be read from {self.at} on")
+        self.at = found.end()
+        return found
