@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from arctic_runtime.errors import ConfigError
 
@@ -94,14 +95,18 @@ def changes_view(source: TableName) -> str:
     return image_view("changes", source)
 
 
-def seen_view(source: TableName) -> str:
-    """The name under which `seen_query` reads the rows of `source` that earlier runs consumed."""
-    return f"seen {changes_view(source)}"
+History = Literal["seen", "all"]
+"""Rows of sources that earlier runs consumed, or those that this run consumes too."""
 
 
-def seen_query(sql: str) -> str:
-    """A model's SQL over what earlier runs consumed, instead of over what is new."""
-    return _CHANGES_VIEW.sub(lambda match: f"`seen {match[0][1:]}", sql)
+def history_view(history: History, source: TableName) -> str:
+    """The name under which `history_query` reads the rows of `source`."""
+    return f"{history} {changes_view(source)}"
+
+
+def history_query(history: History, sql: str) -> str:
+    """A model's SQL over more than what is new."""
+    return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
 
 
 def changes_read(sql: str) -> tuple[TableName, ...]:

@@ -11,11 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.columns import SEQUENCE
-from arctic_runtime.model.names import changes_read, seen_query, seen_view
-from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.declared import Declared
@@ -29,7 +25,7 @@ from arctic_runtime.plan.incremental.sizes import Sizes
 from arctic_runtime.plan.incremental.slices import Slice
 from arctic_runtime.plan.incremental.totals import Totals, fingerprint
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, WEIGHT, Node, scans
-from arctic_runtime.spark import events, increments, slices, totals
+from arctic_runtime.spark import events, increments, late, slices, totals
 from arctic_runtime.spark.bounds import EVERYWHERE, bounds, near
 from arctic_runtime.spark.diff import (
     Shape,
@@ -49,12 +45,9 @@ from arctic_runtime.spark.frames import (
     column,
     current_rows,
     folded_rows,
-    read_table,
-    read_until,
     unmerged_changes,
 )
 from arctic_runtime.spark.parallel import Parallel
-from arctic_runtime.spark.statement import name
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
@@ -251,13 +244,14 @@ class Computation:
         rows = sum(math.inf if state is None else state.rows for state in states)
         return rows + (base.rows if base else 0) <= ROWS_IN_ONE_PART
 
-    def _keys(self, keys: DataFrame, count: int | None) -> Keys:
-        """Keys, named as those of the table, to look its rows up by."""
+    def _keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
+        """Keys, named as those of the table, to look rows up by: its own, or others of which there are so many."""
         base = self.context.state.base
         named = keys.select(*as_key(self.model.config.primary_key))
         if count is None:
             return Keys(named, few=False, near=EVERYWHERE)
-        return Keys(named, count <= FEW_KEYS, near(keys, count, base.rows if base else 0))
+        rows = (base.rows if base else 0) if table_rows is None else table_rows
+        return Keys(named, count <= FEW_KEYS, near(keys, count, rows))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""
@@ -270,16 +264,49 @@ class Computation:
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
-        if found.late:
-            assert state.changes is not None
-            earlier = seen(self.spark, model, state.changes, self.upstreams, decisions.consumed(last))
-            query = events.without_late(model, query, earlier)
-        net = events.net_events(model, query, self.shape)
+        if last is not None and found.late:
+            net = self._net_with_late(query, found, last)
+        else:
+            net = events.net_events(model, query, self.shape)
         high = found.high_mark
         summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
         summary |= decisions.said_again(last, decisions.RESTORED) | declared.summary
         rows = self._net_rows(query, net, found)
         return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
+
+    def _net_with_late(self, query: DataFrame, found: events.Profile, last: Mapping[str, str]) -> DataFrame:
+        """The net events where some came after newer ones of their key.
+
+        Where the newest event is the row, older ones lose. Else the row follows from all events of the key.
+        """
+        model, shape = self.model, self.shape
+        newest = self._newest_seen(query, found, last)
+        if model.config.on_match == "replace":
+            return events.net_events(model, late.in_order(model, query, newest), shape)
+        keys = self._hold(late.late_keys(model, query, newest))
+        count = keys.count()
+        if not count:
+            return events.net_events(model, query, shape)
+        late.check_all_is_kept(model, self.upstreams, last)
+        history = late.events_until(self.spark, model, self.upstreams, "all", self.decision.consumed)
+        folded = self._keys(keys, count, self._source_rows).select(history, model.config.primary_key)
+        events.check_profile(model, folded, events.profile(model, folded, shape.sequence_type, None))
+        events.check_order(model, folded)
+        others = events.net_events(model, late.without(model, query, keys), shape)
+        return others.unionByName(events.net_events(model, folded, shape).withColumn("reset", F.lit(True)))
+
+    def _newest_seen(self, query: DataFrame, found: events.Profile, last: Mapping[str, str]) -> DataFrame:
+        """The newest place that was read of each key that may have a late event."""
+        model, changes = self.model, self.context.state.changes
+        assert changes is not None
+        maybe = late.keys_maybe_late(model, query, last[decisions.HIGH_MARK], self.shape)
+        keys = self._keys(maybe, found.late, self._source_rows)
+        seen = late.seen(self.spark, model, changes, self.upstreams, decisions.consumed(last))
+        return late.newest_seen(model, seen, keys, found, self.shape)
+
+    @property
+    def _source_rows(self) -> int:
+        return sum(state.rows for state in self.upstreams.states.values() if state)
 
     def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
@@ -291,19 +318,3 @@ class Computation:
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)
         base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
         return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
-
-
-def seen(
-    spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
-) -> DataFrame:
-    """Key and place in the order, as `_seq`, of all that was ever read: of changes, and of events without any."""
-    assert changes.newest is not None
-    for source in changes_read(model.sql):
-        state, until = upstreams.states[str(source)], offsets[str(source)]
-        assert state is not None
-        rows = read_until(spark, state, until)
-        rows.createOrReplaceTempView(name(seen_view(source)))
-    log = read_table(spark, model.table.changes, changes.newest.snapshot)
-    key = [column(part) for part in model.config.primary_key]
-    sequence = column(str(model.config.sequence_by)).alias(SEQUENCE)
-    return log.select(*key, column(SEQUENCE)).unionAll(spark.sql(seen_query(model.sql)).select(*key, sequence))

@@ -13,6 +13,7 @@ from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Co
 from arctic_runtime.model.types import struct_text
 from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
+from arctic_runtime.spark import marks
 from arctic_runtime.spark.frames import NULL, all_of, typed
 from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text, type_name
 
@@ -146,10 +147,10 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
         return event_changes(net, None, None, shape, "replace", ordered)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
-    last = F.lit(mark if ordered else "0").cast(shape.sequence_type)
+    last = marks.latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
     told = {
         _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
-        _SEQ: F.coalesce(_SEQ, last),
+        _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
     found = _keep_what_is_not_given(joined.withColumns(told), shape)
     return _emit(found, shape, _contract_flaw(shape))

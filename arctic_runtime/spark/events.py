@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,23 +12,28 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.model.columns import POSITION, RESERVED, SEQUENCE, TIMESTAMP, Column, find_column
+from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, find_column
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.declared import Declared, Part
+from arctic_runtime.plan.declared import Declared, Part, describe_part
+from arctic_runtime.spark import marks
 from arctic_runtime.spark.diff import Shape, against_contract, images, key_images
-from arctic_runtime.spark.frames import all_of, any_of, as_key, column, first_of_each, match
+from arctic_runtime.spark.frames import all_of, any_of, column, first_of_each
 
-_ORDERABLE = ("bigint", "int", "decimal", "timestamp", "date", "string", "double", "float")
+_ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What one pass over a window's events found. Marks are texts that cast back to the sequence's type."""
+    """What one pass over a window's events found. `high_mark` and `oldest_late` are texts as `marks` writes them.
+
+    `late` is how many events may be late: those before the newest event of any earlier run.
+    """
 
     events: int
     null_keys: int
     null_sequences: int
     late: int
+    oldest_late: str | None
     high_mark: str | None
 
 
@@ -44,7 +50,7 @@ def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
     if model.config.sequence_by is None:
         return "bigint"
     found = find_column(query, model.config.sequence_by)
-    if found is None or not found.type.startswith(_ORDERABLE):
+    if found is None or not _ORDERABLE.fullmatch(found.type):
         raise ConfigError(
             f"{model.table}: `sequence_by: {model.config.sequence_by}` must be a number, a date, a timestamp or a "
             f"text.\n  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
@@ -53,32 +59,56 @@ def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
 
 
 def after(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
-    """Events, less those of rows that were declared as of their place or a later one; all where none were."""
+    """Events, less those of rows that were declared as of their place or a later one; all where none were.
+
+    Raises ConfigError where a declaration does not say of some event whether it is later.
+    """
     if not declared.places or model.config.sequence_by is None:
         return events
-    sequence = column(model.config.sequence_by)
     for part, place in declared.places.items():
-        is_known = (sequence <= F.lit(place).cast(shape.sequence_type)) & is_in(part, shape)
+        _check_declaration(model, events, shape, part, place)
+        is_known = _is_until(model, marks.latest(place, shape.sequence_type)) & is_in(part, shape)
         events = events.where(~F.coalesce(is_known, F.lit(False)))
     return events
+
+
+def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part, place: str) -> None:
+    kind = shape.sequence_type
+    if marks.is_exact(place, kind):
+        return
+    maybe = _is_until(model, marks.latest(place, kind)) & ~_is_until(model, marks.earliest(place, kind))
+    rows = events.where(is_in(part, shape) & maybe).limit(3).collect()
+    if rows:
+        raise ConfigError(
+            f"{model.table}: {describe_part(part)} were declared as of {place} by an earlier version, which did not "
+            f"say in which time zone, so these events may be older or newer; nothing was written.\n{examples(rows)}"
+            "  what to do: declare the rows once more as of a place with its zone, such as "
+            f"`--as-of '{place}+01:00'`, or run with --full-refresh"
+        )
+
+
+def _is_until(model: Model, place: Expression) -> Expression:
+    assert model.config.sequence_by is not None
+    return column(model.config.sequence_by) <= place
 
 
 def is_in(part: Part, shape: Shape) -> Expression:
     """Whether a row belongs to a partition."""
     kept = [(find_column(shape.columns, of), value) for of, value in part]
-    return all_of([column(of.name) == F.lit(value).cast(of.type) for of, value in kept if of is not None])
+    return all_of([column(of.name) == marks.exact(value, of.type) for of, value in kept if of is not None])
 
 
 def profile(model: Model, events: DataFrame, seq_type: str, high_mark: str | None) -> Profile:
-    """Counts events and their flaws in one job. `late` are events before the newest one of any earlier run."""
-    sequence = column(model.config.sequence_by) if model.config.sequence_by else F.lit(0)
-    mark = F.lit(high_mark).cast(seq_type)
+    """Counts events and their flaws in one job."""
+    sequence = column(model.config.sequence_by).cast(seq_type) if model.config.sequence_by else F.lit(0)
+    mark = F.lit(None).cast(seq_type) if high_mark is None else marks.latest(high_mark, seq_type)
     row = events.agg(
         F.count(F.lit(1)).alias("events"),
         F.count_if(_null_key(model)).alias("null_keys"),
         F.count_if(sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
-        F.greatest(F.max(sequence).cast(seq_type), mark).cast("string").alias("high_mark"),
+        marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
+        marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_mark"),
     ).collect()[0]
     return Profile(**row.asDict())
 
@@ -122,18 +152,6 @@ def check_order(model: Model, events: DataFrame) -> None:
             f"and this query does not tell their position; nothing was written.\n{examples(rows)}"
             "  what to do: order by a column without ties, or select plainly from one changes(…)"
         )
-
-
-def without_late(model: Model, events: DataFrame, log: DataFrame) -> DataFrame:
-    """Events, less those that are older than what was seen of their key; `log` has the key's columns and `_seq`."""
-    assert model.config.sequence_by is not None
-    key = model.config.primary_key
-    keys = events.select(*as_key(key)).distinct()
-    seen = log.join(keys, match(log, key), "left_semi").groupBy(*as_key(key))
-    newest = seen.agg(F.max(SEQUENCE).alias("__arctic_seen"))
-    matched = events.join(newest, match(events, key), "left")
-    kept = matched.where(F.col("__arctic_seen").isNull() | (column(model.config.sequence_by) >= F.col("__arctic_seen")))
-    return kept.select(*[column(name) for name in events.columns])
 
 
 def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:

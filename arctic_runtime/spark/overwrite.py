@@ -17,12 +17,13 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Request, decide, last_run
 from arctic_runtime.plan.declared import WHOLE, Declared, Part, describe_part, read_part
+from arctic_runtime.spark import marks
 from arctic_runtime.spark.commit import retried
-from arctic_runtime.spark.compute import seen
 from arctic_runtime.spark.diff import DELETE, Shape, state_changes
 from arctic_runtime.spark.events import examples, is_in
 from arctic_runtime.spark.execute import append_changes
 from arctic_runtime.spark.frames import as_key, columns_of, current_rows, match
+from arctic_runtime.spark.late import seen
 from arctic_runtime.spark.run import Run
 from arctic_runtime.spark.statement import name
 
@@ -56,11 +57,11 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     context = run.context(state)
     shape = run.shape_of(state, plain_columns(state.changes.columns))
     part, known = _part(run, shape, asked), Declared.read(last)
-    _check_place(run, shape, as_of, known.before(part))
+    written = _place(run, shape, as_of, known.before(part))
     rows = context.spark.table(name(*source.parts))
     _check_columns(run.model, rows, shape)
     _check_rows(run.model, rows, part, shape)
-    place = F.lit(as_of).cast(shape.sequence_type)
+    place = marks.latest(written, shape.sequence_type)
     log = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
     old = current_rows(context.spark, run.model, state)
@@ -73,7 +74,7 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     found = found.withColumn(SEQUENCE, F.when(is_known, place))
     step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
     said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    said |= decisions.said_again(last, *_KEPT) | known.and_also(part, as_of).summary
+    said |= decisions.said_again(last, *_KEPT) | known.and_also(part, written).summary
     counts = append_changes(step, context, found, shape, said, False, None).rows
     run.settled(run.observe())
     return counts
@@ -93,7 +94,8 @@ def _part(run: Run, shape: Shape, asked: Part) -> Part:
     if asked == WHOLE:
         return WHOLE
     kept = [find_column(shape.columns, of) for of, _ in asked]
-    typed = [F.lit(value).try_cast(of.type).cast("string") for of, (_, value) in zip(kept, asked, strict=True) if of]
+    values = ((F.lit(value), of.type) for of, (_, value) in zip(kept, asked, strict=True) if of)
+    typed = [marks.written(value.try_cast(kind), kind) for value, kind in values]
     (row,) = run.session().range(1).select(*typed).collect()
     for of, (given, value), found in zip(kept, asked, row, strict=True):
         if of is not None and found is None:
@@ -125,13 +127,15 @@ def _check_model(model: Model) -> None:
         )
 
 
-def _check_place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> None:
+def _place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> str:
+    """A place as `marks` writes it; raises ConfigError where it is none, or older than one of those `before`."""
     kind = shape.sequence_type
-    given, places = F.lit(as_of).try_cast(kind), [F.lit(of).cast(kind) for of in before]
+    given, places = F.lit(as_of).try_cast(kind), [marks.latest(of, kind) for of in before]
     newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)
-    asked = [given.isNotNull().alias("known"), (given < newest).alias("older"), newest.cast("string").alias("newest")]
+    written = marks.written(given, kind), marks.written(newest, kind)
+    asked = [(given < newest).alias("older"), written[0].alias("place"), written[1].alias("newest")]
     row = run.session().range(1).select(*asked).collect()[0]
-    if not row["known"]:
+    if row["place"] is None:
         raise ConfigError(
             f"{run.model.table}: {as_of!r} is no place in the order of its events.\n"
             f"  expected: a value of `{run.model.config.sequence_by}`, which is {kind}"
@@ -139,9 +143,10 @@ def _check_place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> N
     if row["older"]:
         raise ConfigError(
             f"{run.model.table}: its rows were declared as of something later before; nothing was written.\n"
-            f"  expected: {row['newest']} or later\n  found: {as_of}\n"
+            f"  expected: {row['newest']} or later\n  found: {row['place']}\n"
             "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
         )
+    return str(row["place"])
 
 
 def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:

@@ -56,10 +56,7 @@ def _query_gives_the_table(run: Run, state: TableState, upstreams: Upstreams) ->
 
 
 def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> str:
-    config = run.model.config
-    if config.input == "changes":
-        if config.sequence_by and config.on_match != "replace":
-            return f"with on_match: {config.on_match} the table depends on the order in which events arrived"
+    if run.model.config.input == "changes":
         return _why_not_its_events(state)
     decision = decide(run.model, state, upstreams, Request())
     if upstreams.reads.unstable:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError, SourceError
+from arctic_runtime.spark import bounds, marks
+from arctic_runtime.spark.overwrite import overwrite
+from arctic_runtime.spark.restore import restore
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -93,8 +97,7 @@ def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Eve
     ],
 )
 def test_any_split_of_a_stream_leaves_the_same_table(lake: Warehouse, on_match: str, merge: str, seed: int) -> None:
-    """Replaced rows may arrive in any order; what updates and ignores leave depends on it, so there it is kept."""
-    events = stream(seed, 80, in_order=on_match != "replace")
+    events = stream(seed, 80, in_order=False)
     model = cdc(lake, on_match=on_match, merge=merge)
     so_far: list[Event] = []
     for batch in batches(seed, events, 4):
@@ -347,3 +350,145 @@ def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Wareho
         with pytest.raises(DataError, match="with a " + ("broken check" if number == 0 else "null column")):
             lake.run(cdc(lake, on_match="update", not_null=("a",), checks=("length(a) > b",) if number == 0 else ()))
         assert lake.rows(model) == [(1, "four", 2)]
+
+
+@pytest.mark.parametrize(("on_match", "left"), [("update", ("a1", 2)), ("ignore", ("a0", None))])
+def test_a_late_event_takes_its_place_among_all_of_its_key(
+    lake: Warehouse, on_match: str, left: tuple[Any, ...]
+) -> None:
+    model = cdc(lake, on_match=on_match, merge="on_read")
+    steps: list[list[Event]] = [
+        [(1, "a1", None, "c", 10), (2, "x", 1, "c", 10), (3, "x", 1, "c", 10)],
+        [(2, None, None, "d", 30), (4, "x", 1, "c", 30)],
+        [(1, "a0", None, "u", 5), (1, None, 2, "u", 20), (2, "gone", 1, "u", 20), (3, None, 3, "u", 20)],
+        [(2, None, 7, "u", 40), (2, "late", None, "u", 35), (3, None, None, "d", 7)],
+    ]
+    for events in steps:
+        lake.append("events", events, EVENTS)
+        lake.run(model)
+    everything = [event for events in steps for event in events]
+    assert lake.rows(model) == applied(everything, on_match)
+    assert lake.rows(model)[0] == (1, *left)
+    assert lake.broken(model) == lake.left_out(model) == []
+    restore(lake.make_run(model), lake.head(model))
+    lake.append("events", [(4, "late", None, "u", 1)], EVENTS)
+    with pytest.raises(DataError, match="found: it was restored"):
+        lake.run(model)
+
+
+def test_a_late_event_opens_no_file_without_newer_events_of_its_key(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
+    monkeypatch.setattr(bounds, "SCANNED_TIMES", 0)
+    model = cdc(lake)
+    older_and_others = [[(1, "x", 1, "c", 1), (9, "x", 1, "c", 2)], [(9, "y", 1, "u", 50)]]
+    for events in (*older_and_others, [(1, "y", 1, "u", 20)]):
+        lake.append("events", events, EVENTS)
+        lake.run(model)
+    table = lake.reader.load_table(lake.namespace, "events")
+    snapshots = [snapshot.snapshot_id for snapshot in table.snapshots()]
+    for path in table.inspect.files(snapshots[1])["file_path"].to_pylist():
+        Path(path.removeprefix("file:")).unlink()
+    lake.append("events", [(1, "late", 1, "u", 10), (2, "late", 1, "c", 11)], EVENTS)
+    lake.run(model)
+    assert lake.rows(model) == [(1, "y", 1), (2, "late", 1), (9, "y", 1)]
+
+
+TIMED = "id int, a string, at timestamp"
+
+
+def at_utc(minutes: int) -> datetime.datetime:
+    """A moment of the night in which Berlin has the hour from minute 0 on and the one from minute 60 on by one name."""
+    return datetime.datetime(2024, 10, 27, tzinfo=datetime.timezone.utc) + datetime.timedelta(minutes=minutes)
+
+
+@pytest.fixture
+def in_zone(lake: Warehouse) -> Iterator[Callable[[str], None]]:
+    """Sets the session's time zone."""
+    own = lake.spark.conf.get("spark.sql.session.timeZone")
+    yield lambda zone: lake.spark.conf.set("spark.sql.session.timeZone", zone)
+    lake.spark.conf.set("spark.sql.session.timeZone", own)
+
+
+def as_earlier_versions_wrote(monkeypatch: pytest.MonkeyPatch, step: Callable[[], Any]) -> None:
+    """Does a step with places in the order written in the session's time zone."""
+    with monkeypatch.context() as patched:
+        patched.setattr(marks, "written", lambda place, kind: place.cast("string"))
+        step()
+
+
+def test_a_late_event_never_overwrites_a_newer_row_in_any_time_zone(
+    lake: Warehouse, in_zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lake.model(
+        "m", "select id, a, at from {changes(events)}", primary_key="id", input="changes", sequence_by="at"
+    )
+
+    def come(minutes: int, a: str) -> None:
+        lake.append("events", [(1, a, at_utc(minutes))], TIMED)
+        lake.run(model)
+
+    in_zone("Europe/Berlin")
+    come(70, "newest")
+    come(30, "late, by the clock later")
+    in_zone("Asia/Tokyo")
+    come(69, "late")
+    as_earlier_versions_wrote(monkeypatch, lambda: come(80, "newest of all"))
+    in_zone("America/Los_Angeles")
+    come(79, "late after an earlier version's run")
+    assert [row[1] for row in lake.rows(model)] == ["newest of all"]
+    come(81, "news")
+    assert [row[1] for row in lake.rows(model)] == ["news"]
+    assert lake.broken(model) == []
+
+
+def test_rows_declared_as_of_a_moment_are_so_in_any_time_zone(
+    lake: Warehouse, in_zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lake.model(
+        "m", "select id, a, at from {changes(events)}", primary_key="id", input="changes", sequence_by="at"
+    )
+    lake.append("events", [(1, "first", at_utc(0))], TIMED)
+    lake.run(model)
+    lake.append("extract", [(1, "declared", at_utc(5))], TIMED)
+
+    def declare(as_of: str) -> None:
+        overwrite(lake.make_run(model), lake.table("extract"), as_of)
+
+    in_zone("Europe/Berlin")
+    declare("2024-10-27 02:10:00+01:00")
+    in_zone("Asia/Tokyo")
+    lake.append("events", [(2, "known", at_utc(70)), (3, "news", at_utc(71))], TIMED)
+    lake.run(model)
+    assert [row[:2] for row in lake.rows(model)] == [(1, "declared"), (3, "news")]
+    as_earlier_versions_wrote(monkeypatch, lambda: declare("2024-10-27 12:00:00"))
+    in_zone("Europe/Berlin")
+    day = 24 * 60
+    lake.append("events", [(4, "news", at_utc(2 * day)), (5, "known", at_utc(-day))], TIMED)
+    lake.run(model)
+    assert [row[:2] for row in lake.rows(model)] == [(1, "declared"), (4, "news")]
+    lake.append("events", [(6, "older or newer", at_utc(12 * 60))], TIMED)
+    with pytest.raises(ConfigError, match=r"all rows were declared as of 2024-10-27 12:00:00 by an earlier version"):
+        lake.run(model)
+    declare("2024-10-28 12:00:00Z")
+    lake.run(model)
+    assert [row[:2] for row in lake.rows(model)] == [(1, "declared"), (4, "news")]
+
+
+BOTH = "select id, a, b, op, lsn from {changes(events)} union all select id, a, b, op, lsn from {changes(others)}"
+
+
+def test_a_source_without_news_and_a_source_that_is_added_are_read_beside_others(lake: Warehouse) -> None:
+    lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
+    lake.run(cdc(lake))
+    lake.append("others", [(2, "y", 1, "c", 5), (1, "late", 1, "u", 9)], EVENTS)
+    model = cdc(lake, sql=BOTH)
+    assert lake.actions(lake.run(model)) == (1, 0, 0)
+    for idle, busy, lsn in (("events", "others", 20), ("others", "events", 21)):
+        lake.append(busy, [(1, busy, 1, "u", lsn), (2, "late", 1, "u", 4)], EVENTS)
+        outcome = lake.run(model)
+        assert (outcome.mode, lake.actions(outcome)) == ("incremental", (0, 1, 0)), idle
+    assert lake.rows(model) == [(1, "events", 1), (2, "y", 1)]
+    assert lake.run(model, refuse).mode == "unchanged"
+    assert lake.broken(model) == []

@@ -27,8 +27,8 @@ SURFACE = {
     "model.expiry": "AGES Age DropTags Expire ExpiryPlan Kept Snapshot Snapshots TRIMMED Trim VIEW_TAG_PREFIX "
     "ages_text read_ages trimmed_until view_tag",
     "model.key": "KEY_PROPERTY key_names key_text",
-    "model.names": "BASE_SUFFIX CHANGES_SUFFIX TOTALS_SUFFIX TableName changes_read changes_view image_view "
-    "named_table seen_query seen_view",
+    "model.names": "BASE_SUFFIX CHANGES_SUFFIX History TOTALS_SUFFIX TableName changes_read changes_view "
+    "history_query history_view image_view named_table",
     "model.nodes": "HashNode KeyValue MAX_DEPTH ROOT bucket_node covering iceberg_hash intersecting node_of",
     "model.savepoint": "Savepoint Tag",
     "model.state": "REPAIRED BaseState ChangeTableState Commit SourceState Stranger TableState ViewState built "

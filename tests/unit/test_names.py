@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName, changes_read, changes_view, named_table, seen_query, seen_view
+from arctic_runtime.model.names import (
+    TableName,
+    changes_read,
+    changes_view,
+    history_query,
+    history_view,
+    named_table,
+)
 from arctic_runtime.spark.statement import name as quoted
 
 ORDERS = TableName("lake", "dwd", "orders")
@@ -50,8 +57,8 @@ def test_changes_are_found_in_order_of_appearance_each_table_once(sources: list[
 def test_what_was_read_before_stands_under_names_of_its_own(source: TableName, other: TableName) -> None:
     sql = "select {0}.a, 'x' from {0} join {1}"
     new = sql.format(quoted(changes_view(source)), quoted(changes_view(other)))
-    seen = seen_query(new)
-    assert seen == sql.format(quoted(seen_view(source)), quoted(seen_view(other)))
+    seen = history_query("seen", new)
+    assert seen == sql.format(quoted(history_view("seen", source)), quoted(history_view("seen", other)))
     assert changes_read(seen) == ()
 
 

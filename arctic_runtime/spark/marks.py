@@ -1,0 +1,48 @@
+"""Places in the order of events, as texts that mean the same in every time zone.
+
+A timestamp is written in UTC with a `Z` behind it. Earlier versions wrote it in the time zone of their session and did
+not say which, so that such a text stands for any instant within `UNKNOWN_ZONE` of it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ConfigError
+
+UNKNOWN_ZONE = "18:00"
+"""As far as a time zone of Spark's can be from UTC."""
+
+
+def written(place: Expression, kind: str) -> Expression:
+    """A place of a type as a text that `latest` reads back exactly, whatever the time zone then is."""
+    if kind != "timestamp":
+        return place.cast("string")
+    in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))
+    return F.concat(in_utc.cast("string"), F.lit("Z"))
+
+
+def is_exact(text: str, kind: str) -> bool:
+    """Whether a text stands for one place; one of a timestamp without its zone stands for many."""
+    return kind != "timestamp" or text.endswith("Z")
+
+
+def latest(text: str, kind: str) -> Expression:
+    """The place that a text stands for, the latest one where it stands for many."""
+    return F.lit(text if is_exact(text, kind) else f"{text}-{UNKNOWN_ZONE}").cast(kind)
+
+
+def earliest(text: str, kind: str) -> Expression:
+    """The place that a text stands for, the earliest one where it stands for many."""
+    return F.lit(text if is_exact(text, kind) else f"{text}+{UNKNOWN_ZONE}").cast(kind)
+
+
+def exact(text: str, kind: str) -> Expression:
+    """The value that a text stands for; raises ConfigError where it stands for many."""
+    if not is_exact(text, kind):
+        raise ConfigError(
+            f"{text!r} was written by an earlier version, which did not say in which time zone.\n"
+            "  what to do: declare the partition once more, or run with --full-refresh"
+        )
+    return F.lit(text).cast(kind)
