@@ -15,7 +15,7 @@ from arctic_runtime.plan.checks import over
 from arctic_runtime.plan.incremental.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.spark import marks
 from arctic_runtime.spark.frames import NULL, all_of, typed
-from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text, type_name
+from arctic_runtime.spark.statement import Sql, aliased, expression, listed, name, statement, text
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
@@ -29,13 +29,15 @@ _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "
 class Shape:
     """What change rows look like: the table's columns, its key, and what a contract says of them.
 
-    `given` are the names of the columns that the query has; the others keep what they were.
+    `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
+    a sequence (`is_ordered`), rows that no event brought have no place in it.
     """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     given: tuple[str, ...]
     sequence_type: str = "bigint"
+    is_ordered: bool = False
     not_null: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
 
@@ -71,8 +73,7 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
     if old is None:
         return _emit(_without_before(after, shape), shape, flaw)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
-    first = statement("CAST(0 AS {kind})", kind=type_name(shape.sequence_type))
-    of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: first}
+    of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: _no_place(shape)}
     told = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
     joined = after.join(before, _on_key(shape), "full_outer").withColumns({own: F.expr(of) for own, of in told.items()})
     return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
@@ -240,7 +241,12 @@ def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO
 
 def _told_by_the_run(shape: Shape) -> tuple[Sql, Sql]:
     """Time and place of rows that no event brought; the commit puts the run's time in the place of none."""
-    return typed(NULL, "timestamp", _TS), typed(Sql("0"), shape.sequence_type, _SEQ)
+    return typed(NULL, "timestamp", _TS), typed(_no_place(shape), shape.sequence_type, _SEQ)
+
+
+def _no_place(shape: Shape) -> Sql:
+    """The place in the order of events of rows that no event brought; 0 in tables without such an order."""
+    return NULL if shape.is_ordered else Sql("0")
 
 
 def _yes(own: str) -> Sql:

@@ -241,6 +241,7 @@ class Run(Look):
             key=self.model.config.primary_key,
             given=tuple(column.name for column in given),
             sequence_type=sequence.type if sequence else "bigint",
+            is_ordered=self.model.config.sequence_by is not None,
             not_null=self.model.not_null,
             checks=self.model.checks,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark import commit
+from arctic_runtime.spark.overwrite import overwrite
 from arctic_runtime.spark.restore import restore
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -117,3 +118,24 @@ def test_a_version_that_is_not_kept_is_named(lake: Warehouse) -> None:
     lake.run(model)
     with pytest.raises(ConfigError, match=r"has no version 5.\n  what to do: `arctic history m`"):
         restore(lake.make_run(model), 5)
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp_ntz"])
+def test_tables_ordered_by_days_or_by_clocks_are_restored_and_declared(lake: Warehouse, kind: str) -> None:
+    sql = f"select id, v, cast(v as {kind}) as at from {{changes(events)}}"
+    model = lake.model("m", sql, primary_key="id", input="changes", sequence_by="at")
+    lake.append("events", [(1, "1960-01-02"), (2, "1960-01-02")], "id int, v string")
+    lake.run(model)
+    good = lake.head(model)
+    lake.append("events", [(1, "1960-01-05"), (3, "1960-01-03")], "id int, v string")
+    lake.run(model)
+    counts = restore(lake.make_run(model), good)
+    assert (counts["insert"], counts["update"], counts["delete"]) == (0, 1, 1)
+    lake.append("events", [(1, "1960-01-04"), (2, "1960-01-03"), (3, "1960-01-03")], "id int, v string")
+    lake.run(model)
+    assert [row[:2] for row in lake.rows(model)] == [(1, "1960-01-02"), (2, "1960-01-03"), (3, "1960-01-03")]
+    lake.spark.sql(f"create table {lake.sql_name('extract')} as select 2 as id, 'x' as v, cast(null as {kind}) as at")
+    counts = overwrite(lake.make_run(model), lake.table("extract"), "1960-01-06")
+    assert (counts["insert"], counts["update"], counts["delete"]) == (0, 1, 2)
+    assert [row[:2] for row in lake.rows(model)] == [(2, "x")]
+    assert lake.broken(model) == []
