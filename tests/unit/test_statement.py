@@ -19,7 +19,9 @@ from arctic_runtime.spark.statement import Sql, listed, name, number, properties
 
 _sharp = st.sampled_from("`'\"\\;-/*%_.{}()0127uUxnrtZ \n\r\t\x00\x1aé日🎉")
 _texts = st.text(_sharp | st.characters(exclude_categories=("Cs",)), max_size=20)
-_identifiers = st.text(_sharp | st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+_identifiers = st.text(_sharp | st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20).filter(
+    lambda part: "${" not in part
+)
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _LETTERS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
