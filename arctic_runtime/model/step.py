@@ -29,6 +29,7 @@ Reason = Literal[
     "LIMIT",
     "NON_DETERMINISTIC",
     "NOT_IN_NULLABLE",
+    "NOT_REPEATABLE",
     "NOT_SAME_TO_SPARK",
     "ONE_ROW",
     "SCALAR_SUBQUERY",

@@ -280,7 +280,7 @@ def without_totals(increment: Increment) -> Increment:
 
     Raises NotMaintained if everything has to be computed then.
     """
-    found = maintain(increment.tree, increment.key, increment.changed)
+    found = maintain(increment.tree, increment.key, increment.changed, Facts(increment.types))
     return replace(increment, maintenance=found, slices=(), shared=())
 
 

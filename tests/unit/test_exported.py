@@ -64,7 +64,7 @@ SURFACE = {
     "plan.incremental.pairs": "Pairs pairs",
     "plan.incremental.refusal": "MOST_TEXT NotMaintained Refusal first_line refusing",
     "plan.incremental.render": "input_name query render",
-    "plan.incremental.repeatable": "is_repeatable",
+    "plan.incremental.repeatable": "Answers aggregated is_repeatable placed",
     "plan.incremental.shared": "Shared shared",
     "plan.incremental.sizes": "Extent MOVED_ROWS SENT_BYTES SENT_ROWS Sizes UNKNOWN_BYTES",
     "plan.incremental.slices": "Slice Wanted sliced",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from arctic_runtime.plan.incremental.clauses import only_args
+from arctic_runtime.plan.incremental.collations import check_collations
 from arctic_runtime.plan.incremental.expressions import column, used
 from arctic_runtime.plan.incremental.functions import parse
 from arctic_runtime.plan.incremental.likeness import common_type, is_same, mark_unlike
@@ -99,6 +100,7 @@ def _analysed(sql: str, context: Context) -> Analysed:
     wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
     tree = exactly(prune(derived.node, set(wanted)), wanted)
     _check(tree)
+    check_collations(tree, context.names.types)
     return Analysed(mark_unlike(tree, context.names), derived.fields, dict(context.names.types))
 
 

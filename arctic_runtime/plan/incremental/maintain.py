@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental.choices import choices
 from arctic_runtime.plan.incremental.pairs import Pairs, pairs
 from arctic_runtime.plan.incremental.pushdown import pushed_down
 from arctic_runtime.plan.incremental.reach import changing, why_all
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta, touched
+from arctic_runtime.plan.incremental.rules.inputs import Known
 from arctic_runtime.plan.incremental.rules.restrict import is_whole, restrict
 from arctic_runtime.plan.incremental.rules.terms import changes, present
 from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
@@ -92,7 +94,10 @@ def maintain(
         _refuse_everything(node, changed, known.types)
     if is_known and all(map(_is_linear, followed)) and is_unique(found, key):
         return Deltas(present(delta(found, changed, known.worth)))
-    affected = present(touched(reduced(found, known.worth), key, changed, known.worth))
+    chosen = choices(found, known.types)
+    chosen.check(found, key, changed)
+    told = Known(known.types, chosen.names)
+    affected = present(touched(reduced(found, known.worth), key, changed, known.worth, told))
     return Units(Distinct(affected), restrict(found, key, Given(AFFECTED, key)))
 
 

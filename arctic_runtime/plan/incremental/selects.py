@@ -13,6 +13,7 @@ from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args,
 from arctic_runtime.plan.incremental.expressions import Form, column, form, used
 from arctic_runtime.plan.incremental.functions import check_functions, is_aggregate, is_generator
 from arctic_runtime.plan.incremental.grouping import calls, group
+from arctic_runtime.plan.incremental.ordering import check_order
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import (
     Context,
@@ -65,6 +66,7 @@ class _Item:
 def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
     """Everything below a select's list, with the list in its terms; names in `context` include its own CTEs."""
     only_args(select, _PARTS)
+    check_order(select, context)
     rows = read_from(select, context)
     lookup = local(rows, outer)
     node, pending = _where(select, rows, lookup, context)

@@ -10,7 +10,8 @@ from typing_extensions import assert_never
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.rules import aggregate, join, project, scan, semi, sets, window
-from arctic_runtime.plan.incremental.rules.inputs import Names
+from arctic_runtime.plan.incremental.rules.inputs import NOTHING_KNOWN, Known, Names
+from arctic_runtime.plan.incremental.rules.linked import linked
 from arctic_runtime.plan.incremental.rules.terms import changes, present, select
 from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth
 from arctic_runtime.plan.incremental.tree import (
@@ -40,12 +41,19 @@ def delta(node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORT
     return _Applied(changed, worth).delta(node)
 
 
-def touched(node: Node, names: Names, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH) -> Node | None:
+def touched(
+    node: Node,
+    names: Names,
+    changed: frozenset[TableName],
+    worth: Worth = NOTHING_WORTH,
+    known: Known = NOTHING_KNOWN,
+) -> Node | None:
     """The values that rows which came or went have in `names`; None where nothing that the tree reads changed.
 
-    There may be more, and each any number of times: what is cheap to find counts, not how few there are.
+    There may be more, and each any number of times: what is cheap to find counts, not how few there are. Raises
+    NotMaintained where that depends on what some column that is `chosen` was.
     """
-    return _Applied(changed, worth).touched(node, names)
+    return _Applied(changed, worth, known).touched(node, names)
 
 
 def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
@@ -68,6 +76,7 @@ class _Applied:
 
     changed: frozenset[TableName]
     worth: Worth
+    known: Known = NOTHING_KNOWN
     answers: dict[_Question, tuple[Node, Node | None]] = field(default_factory=dict, repr=False)
     sizes: dict[int, tuple[Node, int]] = field(default_factory=dict, repr=False)
 
@@ -81,6 +90,8 @@ class _Applied:
         return present(self._once("either", node, names, lambda: self._either(node, names)))
 
     def _once(self, what: str, node: Node, names: Names, work_out: Callable[[], Node | None]) -> Node | None:
+        if not self.known.chosen.isdisjoint(names):
+            raise NotMaintained("NOT_REPEATABLE", _because(names, self.known.chosen))
         question = (id(node), what, names)
         if question not in self.answers:
             answer = work_out()
@@ -128,9 +139,9 @@ class _Applied:
             case Project() | Filter() | Explode():
                 return project.touched(node, names, self)
             case Join():
-                return join.touched(node, names, self)
+                return join.touched(linked(node, self), names, self)
             case SemiJoin():
-                return semi.touched(node, names, self)
+                return semi.touched(linked(node, self), names, self)
             case Aggregate():
                 return aggregate.touched(node, names, self)
             case Window():
@@ -149,9 +160,9 @@ class _Applied:
             case Project() | Filter() | Explode():
                 return project.either(node, names, self)
             case Join():
-                return join.either(node, names, self)
+                return join.either(linked(node, self), names, self)
             case SemiJoin():
-                return semi.either(node, names, self)
+                return semi.either(linked(node, self), names, self)
             case Aggregate():
                 return aggregate.either(node, names, self)
             case Window():
@@ -162,3 +173,8 @@ class _Applied:
                 return select(node, names)
             case _:
                 assert_never(node)
+
+
+def _because(names: Names, chosen: frozenset[str]) -> str:
+    shown = next(name for name in names if name in chosen).partition("#")[0]
+    return f"which rows may differ follows from {shown}, which may be another one when it is computed again"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from arctic_runtime.model.names import TableName
@@ -13,6 +15,20 @@ from arctic_runtime.plan.incremental.tree import Node, columns
 Names = tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of a tree's columns: their `types`, where certain, and which of them show what was `chosen`.
+
+    What these were before is known to nobody: computed again, they may be something else.
+    """
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    chosen: frozenset[str] = frozenset()
+
+
+NOTHING_KNOWN = Known()
+
+
 class Inputs(Protocol):
     """The rules as they apply to the inputs of an operator, for one set of changed sources."""
 
@@ -21,6 +37,9 @@ class Inputs(Protocol):
 
     @property
     def worth(self) -> Worth: ...
+
+    @property
+    def known(self) -> Known: ...
 
     def delta(self, node: Node) -> Node | None:
         """What came and went, exactly."""

@@ -107,13 +107,13 @@ def _narrowed(node: Node, matches: _Matches, given: Node) -> tuple[Node, bool]:
 def _projected(node: Project, matches: _Matches, given: Node) -> tuple[Node, bool]:
     """By the columns that are the child's, or by those that a full join was made on and one of which is taken."""
     inner = _through(matches, plain(node.expressions))
-    merged = _merged(node) if not inner else {}
-    found = tuple(match for match in matches if match.column in merged)
-    child = _full(node.child, found, merged, given) if found else _some(node.child, inner, given)
+    both = merged(node) if not inner else {}
+    found = tuple(match for match in matches if match.column in both)
+    child = _full(node.child, found, both, given) if found else _some(node.child, inner, given)
     return replace(node, child=child), len(matches) == len(found or inner)
 
 
-def _merged(node: Project) -> dict[str, Equality]:
+def merged(node: Project) -> dict[str, Equality]:
     """The columns that are the left or else the right one of two that a full join below has equal."""
     join = _unfiltered(node.child)
     if not isinstance(join, Join) or join.kind != "full":
@@ -137,14 +137,14 @@ def _unfiltered(node: Node) -> Node:
     return _unfiltered(node.child) if isinstance(node, Filter) else node
 
 
-def _full(node: Node, matches: _Matches, merged: Mapping[str, Equality], given: Node) -> Node:
+def _full(node: Node, matches: _Matches, both: Mapping[str, Equality], given: Node) -> Node:
     """A full join under filters; what is left of it are the rows whose merged columns are given."""
     if isinstance(node, Filter):
-        return replace(node, child=_full(node.child, matches, merged, given))
+        return replace(node, child=_full(node.child, matches, both, given))
     if not isinstance(node, Join):
         return node
-    left = _through(matches, {name: pair.left for name, pair in merged.items()})
-    right = _through(matches, {name: pair.right for name, pair in merged.items()})
+    left = _through(matches, {name: pair.left for name, pair in both.items()})
+    right = _through(matches, {name: pair.right for name, pair in both.items()})
     return replace(node, left=_restricted(node.left, left, given), right=_restricted(node.right, right, given))
 
 
