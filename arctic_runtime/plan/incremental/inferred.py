@@ -10,7 +10,6 @@ from arctic_runtime.plan.incremental.numbers import added_type, digits, is_whole
 
 _SAME_TYPE = (
     exp.Paren,
-    exp.Neg,
     exp.Window,
     exp.Filter,
     exp.IgnoreNulls,
@@ -33,14 +32,20 @@ _ALWAYS: dict[type[exp.Expr], str] = {
     exp.DenseRank: "int",
 }
 
-_NAMED = {
-    **dict.fromkeys(("LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART"), "string"),
-    **dict.fromkeys(("CONCAT_WS", "DATE_FORMAT", "HEX", "MD5", "SHA1", "SHA2"), "string"),
-    **dict.fromkeys(("TO_DATE", "DATE", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "LAST_DAY", "MAKE_DATE"), "date"),
-    **dict.fromkeys(("YEAR", "QUARTER", "MONTH", "DAY", "WEEKOFYEAR", "DAYOFWEEK", "LENGTH", "HASH"), "int"),
-    "XXHASH64": "bigint",
+_NAMED: dict[tuple[str, int], str] = {
+    **dict.fromkeys((("DATE_FORMAT", 2), ("HEX", 1), ("MD5", 1), ("SHA1", 1), ("SHA2", 2)), "string"),
+    **dict.fromkeys((("TO_DATE", 1), ("TO_DATE", 2), ("DATE", 1), ("LAST_DAY", 1), ("MAKE_DATE", 3)), "date"),
+    **dict.fromkeys((("DATE_ADD", 2), ("DATE_SUB", 2), ("ADD_MONTHS", 2)), "date"),
+    **dict.fromkeys((("YEAR", 1), ("QUARTER", 1), ("MONTH", 1), ("DAY", 1), ("WEEKOFYEAR", 1)), "int"),
+    **dict.fromkeys((("DAYOFWEEK", 1), ("LENGTH", 1), ("HASH", 1), ("HASH", 2)), "int"),
+    **dict.fromkeys((("XXHASH64", 1), ("XXHASH64", 2)), "bigint"),
 }
-"""Functions whose type does not depend on those of their arguments."""
+"""Functions, with so many arguments, whose type does not depend on those of their arguments."""
+
+_OF_TEXTS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
+"""Functions that give a text with the collation of their arguments."""
+
+_TEXTS = ("char", "varchar")
 
 _OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F": "float"}
 
@@ -51,9 +56,11 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
         case exp.Column():
             return types.get(value.name)
         case exp.Cast():
-            return value.to.sql(dialect="spark").lower()
+            return _of_cast(value)
         case exp.Literal():
             return _of_literal(value)
+        case exp.Neg():
+            return _of_negative(value, types)
         case exp.Coalesce():
             return _of_all((value.this, *value.expressions), types)
         case exp.Case():
@@ -64,10 +71,32 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
         case exp.Add() | exp.Sub() | exp.Mul():
             return _of_two(value, types)
         case exp.Anonymous():
-            return _NAMED.get(value.name.upper())
+            return _of_call(value, types)
     if isinstance(value, _SAME_TYPE):
         return type_of(value.this, types)
     return _ALWAYS.get(type(value))
+
+
+def _of_cast(value: exp.Cast) -> str:
+    """Spark knows texts of a length as types of stored columns alone."""
+    written = value.to.sql(dialect="spark").lower()
+    return "string" if written.partition("(")[0] in _TEXTS else written
+
+
+def _of_call(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:
+    name = call.name.upper()
+    if name not in _OF_TEXTS:
+        return _NAMED.get((name, len(call.expressions)))
+    found = [type_of(part, types) for part in call.expressions]
+    return "string" if all(of_type is not None and "collate" not in of_type for of_type in found) else None
+
+
+def _of_negative(value: exp.Neg, types: Mapping[str, str]) -> str | None:
+    """The least whole numbers are written without an opposite of their type: `-2147483648` is an int."""
+    if isinstance(value.this, exp.Literal) and value.this.is_int:
+        return _of_whole(-int(value.this.name))
+    of_type = type_of(value.this, types)
+    return of_type if digits(of_type) is not None or of_type in ("float", "double") else None
 
 
 def _of_two(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
@@ -103,9 +132,16 @@ def _of_literal(value: exp.Literal) -> str | None:
     if of_suffix is not None:
         return of_suffix
     if written.isdigit():
-        return "int" if int(written) < 2**31 else "bigint" if int(written) < 2**63 else None
+        return _of_whole(int(written))
     whole, _, rest = written.partition(".")
     if not (whole + rest).isdigit():
         return None
     before = whole.lstrip("0")
     return f"decimal({max(len(before) + len(rest), 1)},{len(rest)})"
+
+
+def _of_whole(number: int) -> str | None:
+    """The type of a whole number that is written out."""
+    if -(2**31) <= number < 2**31:
+        return "int"
+    return "bigint" if -(2**63) <= number < 2**63 else None

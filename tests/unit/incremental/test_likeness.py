@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.incremental import inferred
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, analyse
 from arctic_runtime.plan.incremental.conditions import Equality, equalities
 from arctic_runtime.plan.incremental.expressions import column
@@ -316,3 +317,14 @@ def test_floats_are_not_taken_for_each_other() -> None:
         part for part in walk(mark_unlike(tree, Names({"x": "double", "y": "double"}))) if isinstance(part, Filter)
     ]
     assert found[0].condition == condition("coalesce(`x`) = `y`")
+
+
+def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:
+    told = [part for text, of_type in TYPED.items() if of_type for part in parse(f"select {text}").walk()]
+    calls = {(part.name.upper(), len(part.expressions)) for part in told if isinstance(part, exp.Anonymous)}
+    assert calls >= set(inferred._NAMED)
+    assert {name for name, _ in calls} >= inferred._OF_TEXTS
+    assert {type(part) for part in told} >= {*inferred._ALWAYS, *inferred._SAME_TYPE} - {
+        exp.IgnoreNulls,
+        exp.RespectNulls,
+    }
