@@ -20,6 +20,7 @@ from arctic_runtime.observe import observe_model, observe_readable, observe_sour
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request, decide
+from arctic_runtime.plan.fingerprint import settings_with_effect
 from arctic_runtime.plan.increment import Upstreams, analysis
 from arctic_runtime.plan.incremental.joins import Placement, describe_joins
 from arctic_runtime.plan.incremental.refusal import NotMaintained
@@ -80,6 +81,7 @@ class Look:
         self.request = request or Request()
         self.model = laid_out_anew(model) if self.request.full_refresh else model
         self.reader = reader
+        self.settings = settings_with_effect(reader.profile.session_settings())
         self.now = now or datetime.datetime.now(datetime.timezone.utc)
         self.timings: dict[str, float] = {}
 
@@ -145,12 +147,13 @@ class Look:
         known = pins or Pins()
         if self.model.config.input == "changes":
             names = changes_read(self.model.sql)
-            return Upstreams({str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names})
+            states = {str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names}
+            return Upstreams(states, settings=self.settings)
         found: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
         unstable: set[str] = set()
         parsed = self._follow(self.model.sql, self.model.table, known, found, views, unstable)
-        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views)
+        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views, self.settings)
 
     def _follow(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -424,17 +424,30 @@ def _names_then(today: Schema, schema: Schema) -> Names:
 
 
 def _moved(table: Table) -> Iterator[str]:
-    """Columns, those inside of others too, whose names and ids have not always belonged together."""
+    """Columns, those inside of others too, whose names, ids and types have not always belonged together."""
     schemas = table.schemas()
     if len(schemas) == 1:
         return
     ever = {(name.lower(), of.find_field(name).field_id) for of in schemas.values() for name in of.column_names}
     ids, names = Counter(name for name, _ in ever), Counter(number for _, number in ever)
+    types = _types_ever(schemas.values())
     today = table.schema()
     for name in map(str.lower, today.column_names):
-        number = today.find_field(name, case_sensitive=False).field_id
-        if ids[name] > 1 or names[number] > 1:
-            yield f"{name}={number}"
+        field = today.find_field(name, case_sensitive=False)
+        if ids[name] > 1 or names[field.field_id] > 1:
+            yield f"{name}={field.field_id}"
+        if len(types[field.field_id]) > 1:
+            yield f"{name}:{field.field_type}"
+
+
+def _types_ever(schemas: Iterable[Schema]) -> dict[int, set[str]]:
+    """The types that each field has had; of structs, lists and maps those of what is in them count."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for schema in schemas:
+        for name in schema.column_names:
+            field = schema.find_field(name)
+            found[field.field_id].add(str(field.field_type) if field.field_type.is_primitive else "")
+    return found
 
 
 def _number(text: str | None) -> int | None:

@@ -157,7 +157,7 @@ class SourceState:
     and `bases` the snapshots of that with the version that each is merged to, oldest first. `trimmed` is the sequence
     number up to which change rows are no longer all in the log. `formerly` are the names that columns had in snapshots
     of log and base where these were not those of today; `moved` tells of columns whose name was another one's once, or
-    that had another name.
+    that had another name or another type.
     """
 
     name: TableName

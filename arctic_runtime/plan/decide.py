@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
@@ -14,6 +13,7 @@ from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
 from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
+from arctic_runtime.plan.fingerprint import fingerprint, what_changed
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
 from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
@@ -23,6 +23,9 @@ MODE = "arctic.mode"
 REASON = "arctic.reason"
 CONSUMED = "arctic.consumed"
 QUERY = "arctic.query"
+SESSION = "arctic.session"
+"""Which SQL settings the session really had, by `session_text`: a server may have some of its own."""
+
 HIGH_MARK = "arctic.high-mark"
 RESTORED = "arctic.restored"
 
@@ -76,16 +79,15 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """How this run was asked for, and why it no longer follows changes where it has tried that in vain."""
+    """How this run was asked for, and what it has come to know meanwhile.
+
+    `given_up` is why it no longer follows changes, and `session` tells the SQL settings that its Spark really has.
+    """
 
     full_refresh: bool = False
     schema_only: bool = False
     given_up: Refusal | None = None
-
-
-_QUERY_CHANGED = (
-    "the model's query or configuration changed, or a view that it reads, or what columns of its upstreams are called"
-)
+    session: str | None = None
 
 
 def decide(model: Model, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
@@ -127,26 +129,6 @@ def said_again(summary: Mapping[str, str] | None, *keys: str) -> dict[str, str]:
 def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
     """The offsets that a run recorded."""
     return decode_versions(summary.get(CONSUMED)) if summary else {}
-
-
-def fingerprint(model: Model, views: Mapping[str, str], moved: Sequence[str] = ()) -> str:
-    """Changes whenever the same upstream rows could give another table.
-
-    `views` are those that the query reads, `moved` columns of its upstreams that have not always been what they are.
-    """
-    config = model.config
-    parts = (
-        model.sql,
-        config.primary_key,
-        config.exclude_columns,
-        config.on_schema_change,
-        model.not_null,
-        model.contract,
-        *model.checks,
-        *sorted(views.items()),
-        *moved,
-    )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
@@ -286,8 +268,9 @@ def _decide_state(
         return Decision("create", "FIRST_RUN", windows)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    if last.get(QUERY) != fingerprint(model, upstreams.views, upstreams.moved):
-        return Decision("full", "QUERY_CHANGED", windows, _QUERY_CHANGED)
+    changed = what_changed(last.get(QUERY), fingerprint(model, upstreams)) or _session_changed(last, request)
+    if changed:
+        return Decision("full", "QUERY_CHANGED", windows, changed)
     for reason, because in _reasons_to_recompute(upstreams):
         return _recompute(model, reason, because, windows)
     if offsets == {name: window.end for name, window in windows.items()}:
@@ -316,6 +299,11 @@ def _follow(
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
+
+
+def _session_changed(last: Mapping[str, str], request: Request) -> str:
+    is_other = request.session is not None and request.session != last.get(SESSION)
+    return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
 
 
 def _remembered(last: Mapping[str, str]) -> Refusal | None:

@@ -56,15 +56,19 @@ MOST_COMPARED = 1_000_000
 
 @dataclass(frozen=True)
 class Upstreams:
-    """What a model reads: `states` by name, None where a name is no table that can be observed; `views` by name."""
+    """What a model reads: `states` by name, None where a name is no table that can be observed; `views` by name.
+
+    `settings` are those of SQL that it is read with, as far as they may change a result.
+    """
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)
     reads: Reads = field(default_factory=Reads)
     views: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Columns that are not what the query has read under their names at any time."""
+        """Columns that are not what the query has read under their names at any time, or had another type."""
         found = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
         return tuple(sorted(found))
 

@@ -19,7 +19,15 @@ from arctic_runtime.spark.frames import current_rows
 from arctic_runtime.spark.images import rows_at
 from arctic_runtime.spark.run import Run
 
-_READ = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, DECLARED, DECLARED_PARTS)
+_READ = (
+    decisions.CONSUMED,
+    decisions.QUERY,
+    decisions.SESSION,
+    decisions.GIVEN_UP,
+    decisions.HIGH_MARK,
+    DECLARED,
+    DECLARED_PARTS,
+)
 """What a run says of what it had read."""
 
 

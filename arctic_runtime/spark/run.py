@@ -28,6 +28,7 @@ from arctic_runtime.observe import observe_source
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
+from arctic_runtime.plan.fingerprint import fingerprint, session_text
 from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.reads import with_position
@@ -111,6 +112,8 @@ class Run(Look):
             decision, committed = self._committed
             return self.outcome(decision, committed.rows, state)
         context = self.context(state)
+        if self._is_other_session(context, decision):
+            return self._attempt(self.look())
         for step in stale_branches(self.model, state, self.now):
             perform(step, context)
         decision = self._repairing(context, decision)
@@ -144,6 +147,13 @@ class Run(Look):
         self._committed = (decision, committed)
         state = self.settled(self.observe())
         return self.outcome(decision, committed.rows, state)
+
+    def _is_other_session(self, context: Context, decision: Decision) -> bool:
+        """Whether changes were to be followed from rows that another Spark, or one set up otherwise, has computed."""
+        session = session_text(context.spark.version, context.spark.conf.getAll)
+        self.request = replace(self.request, session=session)
+        last = decisions.last_run(context.state.changes) or {}
+        return decision.increment is not None and last.get(decisions.SESSION) != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
         """After this the run computes in full; raises the error where that would not get around it."""
@@ -277,7 +287,8 @@ class Run(Look):
             decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
             decisions.REASON: decision.reason,
             decisions.CONSUMED: encode_versions(decision.consumed),
-            decisions.QUERY: decisions.fingerprint(self.model, upstreams.views, upstreams.moved),
+            decisions.QUERY: fingerprint(self.model, upstreams),
+            decisions.SESSION: self.request.session or "",
             **decisions.said_again(last, decisions.NO_TOTALS),
             **({decisions.GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
             **({REPAIRED: ", ".join(decision.repairs)} if decision.repairs else {}),

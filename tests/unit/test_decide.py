@@ -27,9 +27,9 @@ from arctic_runtime.plan.decide import (
     Request,
     consumed,
     decide,
-    fingerprint,
     last_run,
 )
+from arctic_runtime.plan.fingerprint import fingerprint
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.layout import LAYOUT, laid_out_anew, layout_text
 from arctic_runtime.plan.reads import Reads
@@ -67,7 +67,13 @@ def a_source(
 
 def built(model: Model, offsets: Mapping[str, Version], **summary: str) -> TableState:
     """A table whose newest run consumed `offsets`."""
-    said = {RUN: "token", MODE: "full", CONSUMED: encode_versions(offsets), QUERY: fingerprint(model, {}), **summary}
+    said = {
+        RUN: "token",
+        MODE: "full",
+        CONSUMED: encode_versions(offsets),
+        QUERY: fingerprint(model, Upstreams()),
+        **summary,
+    }
     commit = Commit(v(1, "changes"), None, "append", 3, 30, said, 0)
     key = {KEY_PROPERTY: key_text(model.config.primary_key)}
     base = BaseState("base", (), 1, commit.version, 3, key)
@@ -248,34 +254,6 @@ def test_a_run_that_recorded_its_offsets_finds_nothing_new_afterwards(numbers: l
     first = decide(STATE, TableState(), upstreams, RUN_AGAIN)
     again = decide(STATE, built(STATE, first.consumed), upstreams, RUN_AGAIN)
     assert again == replace(again, mode="unchanged", reason="NOTHING_NEW")
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        a_model("select 2"),
-        a_model(primary_key=("id", "x")),
-        a_model(exclude_columns=("x",)),
-        a_model(on_schema_change="fail"),
-        replace(STATE, not_null=("x",)),
-        replace(STATE, contract=(Column("id", "int"),)),
-    ],
-)
-def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model) -> None:
-    assert fingerprint(changed, {}) != fingerprint(STATE, {})
-
-
-@pytest.mark.parametrize(
-    "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
-)
-def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
-    assert fingerprint(changed, {}) == fingerprint(STATE, {}) == fingerprint(a_model(), {})
-
-
-def test_the_fingerprint_changes_with_a_view_that_the_query_reads() -> None:
-    texts = [{}, {"a.b.v": "select 1"}, {"a.b.v": "select 2"}, {"a.b.w": "select 2"}]
-    assert len({fingerprint(STATE, views) for views in texts}) == 4
-    assert len({fingerprint(STATE, {}, moved) for moved in ((), ("lake.dwd.m.v=3",), ("lake.dwd.m.v=4",))}) == 3
 
 
 def test_changes_in_the_query_of_a_state_need_the_other_input() -> None:

@@ -365,6 +365,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             decide.REASON,
             decide.CONSUMED,
             decide.QUERY,
+            decide.SESSION,
             decide.RESTORED,
             decide.HIGH_MARK,
             increment.CHANGELOG,

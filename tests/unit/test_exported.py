@@ -48,8 +48,9 @@ SURFACE = {
     "SCAN_SECONDS TRIED_WITHIN WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request "
-    "SCHEMA_ONLY STARTED TOTALS check_table consumed decide fingerprint last_load last_run said_again",
+    "SCHEMA_ONLY SESSION STARTED TOTALS check_table consumed decide last_load last_run said_again",
     "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING WORTH_SHARE describe_expiry due expiry may_be_due",
+    "plan.fingerprint": "RULES fingerprint session_text settings_with_effect what_changed",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "

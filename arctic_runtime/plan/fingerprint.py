@@ -1,0 +1,115 @@
+"""A fingerprint of all that makes a table what it is besides its upstreams' rows, kept in each run's commit.
+
+Where a part of it is another one the table is computed in full, also where nothing is new. No part needs a Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.increment import Upstreams
+
+RULES = 2
+"""The version of the rules by which changes are followed, and of how change rows are made.
+
+Raise it with each mend of a table that earlier versions left wrong: all tables are computed in full once, which repairs
+them. Version 1 kept one hash of everything.
+"""
+
+_CHANGED = {
+    "query": "the model's query, or a view that it reads, changed",
+    "configuration": "the model's key, contract, checks, `exclude_columns` or `on_schema_change` changed",
+    "columns": "columns of its upstreams were renamed, made again or given other types",
+    "settings": "SQL settings of the profile changed",
+    "rules": "another version of dbt-arctic made the table, and this one follows changes by other rules",
+}
+
+# What a setting does is known of these alone: any other one may change results.
+_WITHOUT_EFFECT = (
+    "spark.sql.adaptive.",
+    "spark.sql.artifact.",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.broadcast",
+    "spark.sql.cache.",
+    "spark.sql.catalog.",
+    "spark.sql.cbo.",
+    "spark.sql.codegen.",
+    "spark.sql.debug.",
+    "spark.sql.event",
+    "spark.sql.execution.",
+    "spark.sql.extensions",
+    "spark.sql.files.",
+    "spark.sql.hive.",
+    "spark.sql.iceberg.",
+    "spark.sql.inMemoryColumnarStorage.",
+    "spark.sql.join.",
+    "spark.sql.maxPlanStringLength",
+    "spark.sql.optimizer.",
+    "spark.sql.orc.",
+    "spark.sql.parquet.",
+    "spark.sql.planChangeLog.",
+    "spark.sql.redaction.",
+    "spark.sql.requireAllClusterKeysForCoPartition",
+    "spark.sql.shuffle.",
+    "spark.sql.sources.",
+    "spark.sql.statistics.",
+    "spark.sql.streaming.",
+    "spark.sql.thriftServer.",
+    "spark.sql.ui.",
+    "spark.sql.warehouse.",
+)
+
+
+def fingerprint(model: Model, upstreams: Upstreams) -> str:
+    """A hash of each part, as a commit's summary keeps it."""
+    config = model.config
+    parts = {
+        "query": (model.sql, *sorted(upstreams.views.items())),
+        "configuration": (
+            config.primary_key,
+            config.exclude_columns,
+            config.on_schema_change,
+            model.not_null,
+            model.contract,
+            *model.checks,
+        ),
+        "columns": upstreams.moved,
+        "settings": sorted(upstreams.settings.items()),
+        "rules": RULES,
+    }
+    return json.dumps({part: _hashed(of) for part, of in parts.items()})
+
+
+def what_changed(then: str | None, now: str) -> str:
+    """Which parts of a fingerprint are others than in an earlier one, in a line for people; empty where none is."""
+    if then == now:
+        return ""
+    before, after = _parts(then), _parts(now)
+    changed = [part for part in after if before.get(part) != after[part]]
+    return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
+
+
+def settings_with_effect(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of SQL that may change what a query gives."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key.startswith("spark.sql.") and not key.startswith(_WITHOUT_EFFECT)
+    }
+
+
+def session_text(version: str, settings: Mapping[str, str]) -> str:
+    """Changes with the settings that a session really has, a server's own among them, and with Spark's version."""
+    return _hashed((version, sorted(settings_with_effect(settings).items())))
+
+
+def _parts(text: str | None) -> dict[str, str]:
+    """The hashes of a fingerprint; none of one that version 1 of the rules made."""
+    return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
+
+
+def _hashed(of: object) -> str:
+    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""The fingerprint of all that makes a table what it is, and what is said of a part that is another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arctic_runtime.config import Profile
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import fingerprint as fingerprints
+from arctic_runtime.plan.decide import QUERY, SESSION, Request, decide
+from arctic_runtime.plan.fingerprint import fingerprint, session_text, settings_with_effect, what_changed
+from arctic_runtime.plan.increment import Upstreams
+from tests.unit.test_decide import READ_ONE, RUN_AGAIN, STATE, UP, a_model, a_source, built, reading
+
+NOTHING = Upstreams()
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        (a_model("select 2"), "query"),
+        (a_model(primary_key=("id", "x")), "key"),
+        (a_model(exclude_columns=("x",)), "exclude_columns"),
+        (a_model(on_schema_change="fail"), "on_schema_change"),
+        (replace(STATE, not_null=("x",)), "contract"),
+        (replace(STATE, contract=(Column("id", "int"),)), "contract"),
+        (replace(STATE, checks=("id > 0",)), "checks"),
+    ],
+)
+def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model, part: str) -> None:
+    assert part in what_changed(fingerprint(STATE, NOTHING), fingerprint(changed, NOTHING))
+
+
+@pytest.mark.parametrize(
+    "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
+)
+def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
+    assert fingerprint(changed, NOTHING) == fingerprint(STATE, NOTHING) == fingerprint(a_model(), NOTHING)
+    assert what_changed(fingerprint(STATE, NOTHING), fingerprint(changed, NOTHING)) == ""
+
+
+def moved(*columns: str) -> Upstreams:
+    source: SourceState = replace(a_source(1), moved=columns)
+    return Upstreams({str(UP): source})
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        ([Upstreams(views=of) for of in ({}, {"a.v": "select 1"}, {"a.v": "select 2"}, {"a.w": "select 2"})], "view"),
+        ([moved(), moved("v=3"), moved("v=4"), moved("v:long"), moved("v=3", "v:long")], "columns of its upstreams"),
+        ([Upstreams(settings=of) for of in ({}, {"spark.sql.ansi.enabled": "false"})], "settings of the profile"),
+    ],
+    ids=["views", "columns", "settings"],
+)
+def test_the_fingerprint_changes_with_what_the_query_reads_and_how(texts: list[Upstreams], part: str) -> None:
+    first, *others = (fingerprint(STATE, of) for of in texts)
+    assert len({first, *others}) == len(texts)
+    assert all(part in what_changed(first, other) for other in others)
+
+
+def test_other_rules_compute_tables_in_full_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = built(STATE, READ_ONE)
+    old = built(STATE, READ_ONE, **{QUERY: "0123456789abcdef"})
+    monkeypatch.setattr(fingerprints, "RULES", fingerprints.RULES + 1)
+    for state in (before, old):
+        decision = decide(STATE, state, reading(a_source(1)), RUN_AGAIN)
+        assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
+        assert (
+            decision.because
+            == "another version of dbt-arctic made the table, and this one follows changes by other rules"
+        )
+    assert decide(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+
+
+def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
+    """What has is the zone that each profile sets, the catalog of names without one, and settings of its own."""
+    own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
+    profile = Profile.embedded("/tmp/lake", settings=own)
+    kept = {
+        "spark.sql.defaultCatalog": "lake",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    }
+    assert settings_with_effect(profile.session_settings()) == kept
+    assert settings_with_effect(profile.spark_settings()) == kept
+
+
+@pytest.mark.parametrize("refresh", ["auto", "strict"])
+def test_rows_of_another_session_are_not_followed(refresh: str) -> None:
+    """A server may have settings of its own, which nobody sees before Spark is asked."""
+    model = a_model(refresh=refresh)
+    upstreams = reading(a_source(1, 2))
+    utc, berlin = (session_text("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
+    state = built(model, READ_ONE, **{SESSION: utc})
+    assert decide(model, state, upstreams, RUN_AGAIN).mode == "incremental"
+    assert decide(model, state, upstreams, Request(session=utc)).mode == "incremental"
+    decision = decide(model, state, upstreams, Request(session=berlin))
+    assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
+    assert decision.because == "SQL settings of Spark, or its version, are others than in the last run"
