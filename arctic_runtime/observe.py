@@ -67,13 +67,10 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
     """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
 
-    None where there is no such table, or none with a snapshot that pyiceberg can see.
+    A change table tells nothing of a table or view that somebody else has made under its model's name. None where
+    there is no such table, or none with a snapshot that pyiceberg can see.
     """
-    changes = _load(reader, name.changes)
-    if changes is not None and _is_kind(changes, "changes"):
-        return _with_bases(reader, _source(name, "changes", changes), changes.properties.get(KEY_PROPERTY, ""))
-    table = _load(reader, name)
-    return _source(name, "table", table) if table is not None else None
+    return _observed(reader, name)[0]
 
 
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
@@ -82,20 +79,28 @@ def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | No
     Base and view of an arctic model may be behind its change table, where a run died between the two; whoever reads
     them then has not read the newest changes.
     """
-    source = observe_source(reader, name)
-    if source is None or source.kind != "changes":
-        return source
-    shown = _shown(reader, name, source)
-    return source if shown is None else replace(source, version=shown)
+    source, shown = _observed(reader, name)
+    return replace(source, version=shown) if source is not None and shown is not None else source
 
 
-def _shown(reader: CatalogReader, name: TableName, source: SourceState) -> Version | None:
-    own = _load(reader, name)
-    if own is not None:
-        return _base(own).merged if _is_kind(own, "base") else None
-    view = reader_view(reader, name)
-    if view is None or view.head is None:
-        return None
+def _observed(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:
+    """An upstream, and of an arctic model the version that its table or view shows as far as that is known."""
+    changes, own = _load(reader, name.changes), _load(reader, name)
+    if changes is None or not _is_kind(changes, "changes"):
+        return (_source(name, "table", own) if own is not None else None), None
+    view = reader_view(reader, name) if own is None else None
+    merged = _base(own).merged if own is not None and _is_kind(own, "base") else None
+    if own is not None and merged is None:
+        return _source(name, "table", own), None
+    if view is not None and view.head is None:
+        return None, None
+    source = _with_bases(reader, _source(name, "changes", changes), changes.properties.get(KEY_PROPERTY, ""), own)
+    return source, merged or (_shown(source, view) if source is not None and view is not None else None)
+
+
+def _shown(source: SourceState, view: ViewState) -> Version:
+    """The version that a view pins."""
+    assert view.head is not None
     known = (commit.version for commit in source.commits if commit.version.snapshot == view.head)
     return next(known, Version(source.version.table, view.head, 0))
 
@@ -315,18 +320,17 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
     )
 
 
-def _with_bases(reader: CatalogReader, source: SourceState | None, key: str) -> SourceState | None:
-    """An arctic model's state with its key and the snapshots of its base, wherever that stands."""
+def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:
+    """An arctic model's state with its key and the snapshots of its base: its `own` table, or one beside it."""
     if source is None:
         return None
     keyed = replace(source, key=key_names(key))
-    for name in (source.name, source.name.base):
-        table = _load(reader, name)
-        if table is not None and _is_kind(table, "base"):
-            own = _base(table)
-            formerly = {**keyed.formerly, **own.formerly}
-            return replace(keyed, base=name, bases=tuple(_merged_snapshots(table)), rows=own.rows, formerly=formerly)
-    return keyed
+    name, table = (source.name, own) if own is not None else (source.name.base, _load(reader, source.name.base))
+    if table is None or not _is_kind(table, "base"):
+        return keyed
+    base = _base(table)
+    formerly = {**keyed.formerly, **base.formerly}
+    return replace(keyed, base=name, bases=tuple(_merged_snapshots(table)), rows=base.rows, formerly=formerly)
 
 
 def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:

@@ -381,3 +381,19 @@ def test_few_rows_are_compared_and_merged_without_moving_them(
     assert lake.actions(lake.run(model)) == (1, 1, 1)
     assert lake.rows(model) == [(1, "eu", "A"), (3, "us", None)]
     assert ["Exchange" in plan for plan in plans] == [not most, False]
+
+
+def test_an_upstream_that_was_made_again_as_a_plain_table_is_read_though_its_change_table_stays(
+    lake: Warehouse,
+) -> None:
+    lake.append("s", [(1, 10)], "id int, v int")
+    upstream = lake.model("upstream", "select * from {s}", primary_key="id")
+    model = lake.model("m", "select id, v from {upstream}", primary_key="id")
+    for of in (upstream, model):
+        lake.run(of)
+    lake.spark.sql(f"drop table {lake.sql_name('upstream')}")
+    lake.append("upstream", [(2, 20)], "id int, v int")
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.reason, lake.rows(model)) == ("full", "SOURCE_REPLACED", [(2, 20)])
+    lake.append("upstream", [(3, 30)], "id int, v int")
+    assert (lake.run(model).mode, lake.rows(model)) == ("incremental", [(2, 20), (3, 30)])

@@ -307,3 +307,36 @@ def test_a_view_that_pins_an_older_version_is_read_at_that_version(shop, writing
     source = observe_readable(warehouse.reader, TableName("lake", "dwd", "late"))
     assert source is not None
     assert source.version == pinned
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"arctic_kind": "base"}, id="replaced, with the properties that were there"),
+    ],
+)
+def test_a_change_table_tells_nothing_of_a_table_that_somebody_made_again_under_its_models_name(
+    shop, writing, again: dict[str, str]
+) -> None:
+    warehouse, _ = shop
+    name = f"remade{len(again)}"
+    warehouse.create(f"{name}__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    warehouse.append(f"{name}__changes", [(1, "a", "insert")])
+    warehouse.create(name, **again)
+    made = warehouse.append(name, [(7, "g")])
+    for observe in (observe_source, observe_readable):
+        source = observe(warehouse.reader, TableName("lake", "dwd", name))
+        assert source is not None
+        assert (source.kind, source.version, source.key) == ("table", made, None)
+
+
+def test_a_change_table_tells_nothing_of_a_view_of_others_under_its_models_name(shop, writing) -> None:
+    """What such a view reads is followed instead, and changes of it there are none."""
+    warehouse, _ = shop
+    warehouse.create("viewed__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    warehouse.append("viewed__changes", [(1, "a", "insert")])
+    warehouse.create_view("viewed", "select * from dwd.ods")
+    for observe in (observe_source, observe_readable):
+        assert observe(warehouse.reader, TableName("lake", "dwd", "viewed")) is None
+    assert view_sql(warehouse.reader, TableName("lake", "dwd", "viewed")) == "select * from dwd.ods"
