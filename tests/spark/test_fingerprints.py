@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ from arctic_runtime.plan import fingerprint as fingerprints
 from arctic_runtime.spark.session import SparkEnvironment
 from arctic_runtime.spark.statement import name as quoted
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
-
-if TYPE_CHECKING:
-    from arctic_runtime.model.table import Model
 
 LANDED = "id int, city string, at_hour int, v int"
 ROWS = [(1, "a", 3, 10), (2, "b", 5, 20)]
@@ -63,31 +59,23 @@ def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something
     assert hooked.run(model).mode == "incremental"
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
-def test_kept_totals_take_the_type_that_a_column_was_widened_to(lake: Warehouse, ansi: str) -> None:
-    lake = another(lake, **{"spark.sql.ansi.enabled": ansi})
+def test_kept_totals_take_the_type_that_a_column_was_widened_to(lake: Warehouse) -> None:
+    """Without ANSI a cast to the type of before wraps around."""
+    lake = another(lake, **{"spark.sql.ansi.enabled": "false"})
     lake.append("landed", ROWS, LANDED)
-    follows = lake.model("follows", "select id, city, v from {landed}", primary_key="id")
-    grouped = "select city, max(v) as most, sum(v) as total, count(*) as n from {0} group by city"
-    models = [
-        lake.model(name, grouped.replace("{0}", f"{{{source}}}"), primary_key="city", refresh="incremental")
-        for name, source in (("of_plain", "landed"), ("of_model", "follows"))
-    ]
-    everything: tuple[Model, ...] = (follows, *models)
-    for of in (ROWS, [(3, "a", 1, 8)]):
-        lake.append("landed", of if of is not ROWS else [], LANDED)
-        for model in everything:
-            lake.run(model)
-    assert lake.state(models[0]).totals is not None
-    table = quoted(*lake.table("landed").parts)
-    lake.spark.sql(f"alter table {table} alter column v type bigint")
-    for model in everything:
-        lake.run(model)
-    lake.append("landed", [(4, "a", 1, 3_600_000_000)], "id int, city string, at_hour int, v bigint")
-    for model in everything:
-        assert lake.run(model).mode == "incremental"
-        assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql))
-        assert lake.broken(model) == []
+    model = lake.model(
+        "m", "select city, max(v) as most, sum(v) as total from {landed} group by city", primary_key="city",
+        refresh="incremental",
+    )  # fmt: skip
+    lake.run(model)
+    lake.append("landed", [(3, "a", 1, 8)], LANDED)
+    lake.run(model)
+    assert lake.state(model).totals is not None
+    lake.spark.sql(f"alter table {quoted(*lake.table('landed').parts)} alter column v type bigint")
+    for id_, mode in ((4, "full"), (5, "incremental"), (6, "incremental")):
+        lake.append("landed", [(id_, "a", 1, 3_600_000_000 + id_)], "id int, city string, at_hour int, v bigint")
+        assert (lake.run(model).mode, lake.rows(model)) == (mode, sorted_rows(lake.spark.sql(model.sql)))
+    assert lake.broken(model) == []
 
 
 def test_a_table_that_faulty_rules_left_wrong_is_put_right_by_the_next_version(

@@ -159,6 +159,7 @@ def use() -> dict[str, Any]:
     """What a later version does with a warehouse that it did not write."""
     shop = Shop(relative=False)
     found: dict[str, Any] = {"versions": [len(history(shop.reader, model)) for model in models()]}
+    found["upgraded"] = [shop.told(model) for model in models()]
     found["nothing new"] = [shop.make_run(model, _no_spark).run().mode for model in models()]
     found["as written"] = shop.state()
     shop.land(LATER)

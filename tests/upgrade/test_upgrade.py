@@ -48,6 +48,7 @@ def test_a_warehouse_is_kept_of_the_first_version() -> None:
 def test_a_warehouse_of_an_earlier_version_is_read_maintained_and_written(archive: Path, tmp_path: Path) -> None:
     found = used(archive, tmp_path)
     assert found["versions"] == [2, 2, 2]
+    assert found["upgraded"] == ["unchanged NOTHING_NEW 0 0 0", *["full QUERY_CHANGED 0 0 0"] * 2]
     assert found["nothing new"] == ["unchanged"] * 3
     assert found["as written"] == {"rows": AS_WRITTEN, "broken": []}
     assert found["later"] == [f"incremental CHANGES {counts}" for counts in ("1 1 1", "1 1 1", "1 1 0")]
