@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 KIND = "arctic.kind"
+CLONE = "clone"
 MERGED = "arctic.merged"
 PINNED_BASE = "arctic.base-snapshot"
 PINNED_MERGED = "arctic.merged-snapshot"
@@ -119,6 +120,7 @@ def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
         base_snapshot=_number(properties.get(PINNED_BASE)),
         merged=_number(properties.get(PINNED_MERGED)),
         head=_number(properties.get(PINNED_HEAD)),
+        is_clone=properties.get(KIND) == CLONE,
     )
 
 
@@ -255,7 +257,7 @@ def _stranger(
     if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
         return Stranger(model.table.base, "table")
     if view is not None and (view.head is None or model.config.merge == "on_write"):
-        return Stranger(model.table, "view")
+        return Stranger(model.table, "view", view.is_clone)
     return None
 
 

@@ -122,14 +122,20 @@ class ViewState:
     base_snapshot: int | None
     merged: int | None
     head: int | None
+    is_clone: bool = False
+    """Made by `dbt clone`, so what it shows is another relation's and it may be replaced."""
 
 
 @dataclass(frozen=True)
 class Stranger:
-    """A relation under one of the model's names that the model, as it is now, did not make."""
+    """A relation under one of the model's names that the model, as it is now, did not make.
+
+    A `is_clone`, which `dbt clone` made and which holds no rows, may be replaced without being asked.
+    """
 
     name: TableName
     kind: Literal["table", "view"]
+    is_clone: bool = False
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,11 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     """Raises ConfigError where the table that is there was made for another model or another key.
 
     A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
+    A view that `dbt clone` made goes in any case.
     """
     found = state.stranger
-    if found is not None and not (request.full_refresh and found.name == model.table):
+    may_go = found is not None and found.name == model.table and (request.full_refresh or found.is_clone)
+    if found is not None and not may_go:
         refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""
         raise ConfigError(
             f"{model.table}: its name is taken.\n  found: the {found.kind} {found.name}, which was not made by this "

@@ -449,6 +449,10 @@ def test_a_stranger_under_the_models_name_is_never_taken_over_in_silence(request
 def test_a_stranger_is_replaced_only_under_the_models_own_name_and_only_when_asked() -> None:
     upstreams = reading(a_source(1))
     assert decide(STATE, TableState(stranger=Stranger(TABLE, "view")), upstreams, REFRESH).mode == "create"
+    assert (
+        decide(STATE, TableState(stranger=Stranger(TABLE, "view", is_clone=True)), upstreams, RUN_AGAIN).mode
+        == "create"
+    )
     with pytest.raises(ConfigError) as raised:
         decide(STATE, TableState(stranger=Stranger(TABLE.changes, "table")), upstreams, REFRESH)
     assert "full-refresh" not in str(raised.value)

@@ -29,9 +29,9 @@ from arctic_runtime.catalog import CatalogReader, ColumnInfo, RelationInfo, Rela
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
-from arctic_runtime.observe import observe_source
+from arctic_runtime.observe import CLONE, KIND, observe_source
 from arctic_runtime.spark.statement import text
-from dbt.adapters.arctic import catalogs, checks, freshness, python_models, seeds, upkeep
+from dbt.adapters.arctic import catalogs, checks, constraints, freshness, python_models, seeds, upkeep
 from dbt.adapters.arctic import maintain as maintenance
 from dbt.adapters.arctic.column import ArcticColumn
 from dbt.adapters.arctic.connections import ArcticConnectionManager
@@ -100,6 +100,7 @@ class ArcticAdapter(SparkAdapter):
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
         self._nodes: tuple[Any, ...] = ()
+        constraints.declare_enforced(maintenance.MATERIALIZATION)
         # pyiceberg warns of files it can't warn anybody about here.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
@@ -332,6 +333,11 @@ class ArcticAdapter(SparkAdapter):
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
         """The table or view properties by which an arctic model knows the relation as its own."""
         return sorted(self._arctic_properties(relation))
+
+    @available.parse(lambda *_a, **_k: False)
+    def is_clone(self, relation: BaseRelation) -> bool:
+        """Whether `dbt clone` made the relation of an arctic model."""
+        return self._arctic_properties(relation).get(KIND) == CLONE
 
     @available.parse_none
     def comments_to_change(

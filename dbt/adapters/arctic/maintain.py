@@ -20,6 +20,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
+from dbt.adapters.arctic.constraints import warn_of_others
 from dbt.adapters.arctic.messages import message_of
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ def check_manifest(nodes: Iterable[Any]) -> None:
                 checked = node.to_dict(omit_none=True)
                 configure(written_keys(checked), node.unique_id, _DBT_KEYS)
                 _not_null(checked)
+                warn_of_others([constraint for constraint, _ in _declared(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
 
@@ -273,12 +275,18 @@ def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
     """The type, the columns and the expression of every constraint of a contract that is enforced."""
+    found = _declared(node)
+    return [(str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in found]
+
+
+def _declared(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
+    """Every constraint of a contract that is enforced, as it is written, and its columns."""
     if not node["config"].get("contract", {}).get("enforced"):
         return []
     found = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
     for name, column in node.get("columns", {}).items():
         found += [(c, [name]) for c in column.get("constraints", [])]
-    return [(str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in found]
+    return found
 
 
 def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:

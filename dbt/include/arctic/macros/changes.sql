@@ -13,7 +13,7 @@
   {%- if relation is none or should_full_refresh() -%}
     {{- return(false) -}}
   {%- elif model.config.materialized == 'arctic' -%}
-    {{- return(model.config.get('input') == 'changes') -}}
+    {{- return(model.config.get('input') == 'changes' and not adapter.is_clone(relation)) -}}
   {%- endif -%}
   {{- return(relation.type == 'table' and model.config.materialized == 'incremental') -}}
 {%- endmacro %}

@@ -5,7 +5,9 @@
   {%- set parts = adapter.arctic_parts(existing) -%}
   {%- set result = create_or_replace_view() -%}
   {%- if existing is not none -%}
-    {%- do arctic_forget(target_relation, parts, adapter.arctic_property_names(target_relation) if existing.is_view else []) -%}
+    {%- set names = adapter.arctic_property_names(target_relation) if existing.is_view else [] -%}
+    {%- set is_clone = model.config.materialized == 'arctic' -%}
+    {%- do arctic_forget(target_relation, parts, names | reject('equalto', 'arctic.kind') | list if is_clone else names) -%}
   {%- endif -%}
   {{ return(result) }}
 {%- endmaterialization %}

@@ -1,0 +1,39 @@
+"""What dbt is told of the constraints of contracts: which ones an arctic model enforces, and which ones nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbt.adapters.events.types import ConstraintNotEnforced
+from dbt_common.events.functions import warn_or_error
+
+_NOT_ENFORCED = ("unique", "foreign_key")
+
+
+def declare_enforced(materialization: str) -> None:
+    """Makes dbt count a materialization among those that enforce constraints, of which it has a fixed list.
+
+    It would else warn that they are ignored, and leave them out where it looks for breaking changes of a contract.
+    """
+    from dbt.contracts.graph.nodes import ModelNode
+
+    known = ModelNode.materialization_enforces_constraints
+    if getattr(known, "arctic", False):
+        return
+
+    class Enforcing(property):
+        arctic = True
+
+    def is_enforced(node: Any) -> bool:
+        return bool(node.config.materialized == materialization or known.__get__(node))
+
+    ModelNode.materialization_enforces_constraints = Enforcing(is_enforced)  # type: ignore[method-assign, assignment]
+
+
+def warn_of_others(constraints: list[Mapping[str, Any]]) -> None:
+    """Warns of constraints without effect, unless they say themselves that nobody wants to know."""
+    for constraint in constraints:
+        kind = str(getattr(constraint["type"], "value", constraint["type"]))
+        if kind in _NOT_ENFORCED and constraint.get("warn_unenforced", True):
+            warn_or_error(ConstraintNotEnforced(constraint=kind, adapter="arctic"))
