@@ -75,8 +75,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArcticError as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return DIFFERENT
+    except Exception as error:
+        if (ended := _spark_ended(error)) is None:
+            raise
+        print(f"arctic {options.command}: {ended}", file=sys.stderr)
+        return DIFFERENT
     print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
     return answer.code
+
+
+def _spark_ended(error: Exception) -> ArcticError | None:
+    """What to say where Spark's end made a command fail; one that used no Spark does not load it for that."""
+    if "arctic_runtime.spark.session" not in sys.modules:
+        return None
+    from arctic_runtime.spark.ended import spark_ended
+
+    return spark_ended(error)
 
 
 def _desk(options: argparse.Namespace) -> Desk:

@@ -7,6 +7,7 @@ ArcticError
 ├── PlanError         the model can't be maintained in the way that was asked for
 ├── CommitConflict    somebody else committed first: observe again, then retry
 ├── CommitUnknown     a commit's outcome is not known: look for its run token, delete nothing
+├── SparkEnded        Java or a Spark server ended under a run: run again
 ├── CatalogError      the catalog or the warehouse can't be reached, read or written
 └── CorruptState      tables contradict one another; a person has to look
 """
@@ -40,6 +41,10 @@ class CommitConflict(ArcticError):
 
 class CommitUnknown(ArcticError):
     """A commit was sent and its outcome is not known; its files must stay until it is."""
+
+
+class SparkEnded(ArcticError):
+    """The Spark that did the work is gone; what was committed stays, and the next run does the rest."""
 
 
 class CatalogError(ArcticError):

@@ -46,6 +46,8 @@ _CONNECT_PORT = 15002
 _RETRIES = 7
 _MOST_BACKOFF_MILLIS = 8_000
 _METHOD = "method"
+_ENDING_SECONDS = 5.0
+_MEMORY = ": somebody did, or the machine had no memory left"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
@@ -155,6 +157,33 @@ class Spark:
         except subprocess.TimeoutExpired:
             self.java.kill()
             self.java.wait()
+
+
+@dataclass(frozen=True)
+class End:
+    """Where Spark was, how it ended, and its log where that is a file of this machine."""
+
+    where: str
+    how: str
+    log: Path
+
+
+def how_spark_ended() -> End | None:
+    """How the Java, or the server, that this process works with has ended; None while it is there."""
+    if _process.settings.get(_METHOD, "").startswith("connect"):
+        try:
+            _reach(_process.server)
+        except ConfigError:
+            parts = urlsplit(_process.server)
+            return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", _process.log)
+        return None
+    if _process.jvm is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        code = _process.jvm.wait(_ENDING_SECONDS)
+        how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
+        return End(f"Java, process {_process.jvm.pid}", how, _process.log)
+    return None
 
 
 class SparkEnvironment:
@@ -456,7 +485,8 @@ def _new_log() -> IO[bytes]:
 
 def _join(profile: Profile) -> SparkSession:
     """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
-    url = server.ensure(profile).url if profile.is_kept else profile.url or ""
+    kept = server.ensure(profile) if profile.is_kept else None
+    url = kept.url if kept else profile.url or ""
     _reach(url)
     session = _connect(url, {})
     extensions = session.conf.get("spark.sql.extensions", "") or ""
@@ -467,7 +497,7 @@ def _join(profile: Profile) -> SparkSession:
             f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
             "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
         )
-    _process.server = url
+    _process.server, _process.log = url, Path(kept.log) if kept else Path()
     atexit.register(_release)
     return session
 

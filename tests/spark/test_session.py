@@ -19,6 +19,7 @@ import pytest
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.spark import jars, session
+from arctic_runtime.spark.ended import spark_ended
 from arctic_runtime.spark.session import JVM_OPTIONS, SparkEnvironment, prepare_warehouse
 
 if TYPE_CHECKING:
@@ -222,6 +223,37 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
         session._launch({"spark.driver.memory": "much"})
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_where_java_ended_its_end_and_its_log_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("There is insufficient memory for the Java Runtime Environment to continue.\n  at a.B.c(B.java)\n")
+    java = subprocess.Popen([sys.executable, "-c", "input()" if killed else "raise SystemExit(134)"], stdin=-1)
+    monkeypatch.setattr(session, "_process", session._Process(jvm=java, log=log))
+    if killed:
+        monkeypatch.setattr(session, "_ENDING_SECONDS", 0.01)
+        assert spark_ended(ConnectionResetError()) is None
+        java.kill()
+    java.wait()
+    lost = RuntimeError("no session")
+    lost.__context__ = ConnectionRefusedError(111, "Connection refused")
+    told = str(spark_ended(lost))
+    assert ("signal 9 ended it: somebody did, or the machine had no memory left" if killed else "code 134") in told
+    assert f"log: {log}\n    There is insufficient memory" in told
+    assert "B.java" not in told
+    assert spark_ended(ValueError("no such column")) is None
+
+
+def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "sc://127.0.0.1:9/;token=hush"
+    process = session._Process(settings={session._METHOD: f"connect {url}"}, server=url)
+    monkeypatch.setattr(session, "_process", process)
+    told = str(spark_ended(ConnectionRefusedError()))
+    assert "the server at 127.0.0.1:9" in told
+    assert "hush" not in told
 
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:

@@ -16,7 +16,7 @@ from arctic_runtime import errors, model, plan
 
 SURFACE = {
     "errors": "ArcticError CatalogError CommitConflict CommitUnknown ConfigError CorruptState DataError PlanError "
-    "SourceError",
+    "SourceError SparkEnded",
     "model.branch": "ABANDONED_MS ATTEMPT BRANCH_PREFIX BranchCommit BranchState abandoned_branches lineage "
     "why_not_publish",
     "model.columns": "ACTION BEFORE CHANGE_COLUMNS Column METADATA Names OWN_PREFIX POSITION RESERVED SEQUENCE "

@@ -21,6 +21,7 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ArcticError
+from arctic_runtime.spark.ended import spark_ended
 from dbt.adapters.arctic.handle import Cursor, SessionHandle
 from dbt.adapters.arctic.messages import message_of
 from dbt.adapters.arctic.sessions import pool_of
@@ -62,6 +63,8 @@ class ArcticConnectionManager(SparkConnectionManager):
             raise DbtRuntimeError(str(error)) from error
         except Exception as error:
             logger.debug(f"Error while running:\n{sql}\n{error}")
+            if (ended := spark_ended(error)) is not None:
+                raise DbtRuntimeError(str(ended)) from error
             if type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc"):
                 raise DbtDatabaseError(message_of(error)) from error
             raise DbtRuntimeError(str(error) or type(error).__name__) from error

@@ -167,12 +167,14 @@ def run(
 
 def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
     """Upkeep after a run, whose rows are committed whatever becomes of it: a part that fails is a warning."""
+    from arctic_runtime.spark.ended import spark_ended
+
     failures: dict[str, str] = {}
     for part, action in parts.items():
         try:
             action()
         except Exception as error:
-            failures[part] = message_of(error)
+            failures[part] = message_of(spark_ended(error) or error)
             logger.warning(
                 f"{model.table}: the rows of this run are committed, but the {part} after it failed.\n"
                 f"  found: {failures[part]}\n"
