@@ -31,6 +31,7 @@ from arctic_runtime.plan.decide import (
 )
 from arctic_runtime.plan.fingerprint import fingerprint
 from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.incremental.refusal import Refusal
 from arctic_runtime.plan.layout import LAYOUT, laid_out_anew, layout_text
 from arctic_runtime.plan.reads import Reads
 from arctic_runtime.plan.settle import settle
@@ -152,6 +153,30 @@ def test_a_query_that_no_rule_covers_is_recomputed_and_says_which_part_of_it(
     model = a_model(sql, refresh=refresh)
     decision = decide(model, built(model, READ_ONE), reading(a_source(1, 2)), RUN_AGAIN)
     assert (decision.mode, decision.reason, decision.because) == ("full", reason, because)
+
+
+@pytest.mark.parametrize("error", [KeyError("lake.dwd.gone"), RecursionError("too deep"), ValueError("a\nb")])
+@pytest.mark.parametrize("step", ["analyse", "maintain", "sliced"])
+def test_a_plan_that_fails_is_a_reason_to_compute_in_full(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, step: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(f"arctic_runtime.plan.increment.{step}", fail)
+    upstreams = reading(a_source(1, 2))
+    decision = decide(STATE, built(STATE, READ_ONE), upstreams, RUN_AGAIN)
+    assert (decision.mode, decision.reason) == ("full", "INCREMENT_FAILED")
+    assert decision.because == f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    with pytest.raises(PlanError, match="INCREMENT_FAILED"):
+        decide(STRICT, built(STRICT, READ_ONE), upstreams, RUN_AGAIN)
+
+
+def test_what_ended_an_increment_is_remembered_as_it_was_told() -> None:
+    for refusal in (Refusal("COST", "most - of it", lasts=False), Refusal("INCREMENT_FAILED", "[CAST] a b")):
+        assert Refusal.read(str(refusal)) == refusal
+    assert Refusal.read(None) is None
+    assert Refusal.read("REASON_OF_ANOTHER_VERSION gone") is None
 
 
 def test_what_changed_decides_whether_a_join_can_follow_it() -> None:
