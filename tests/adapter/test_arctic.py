@@ -13,6 +13,7 @@ import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
+from dbt.adapters.arctic.project import load_project
 from dbt.adapters.arctic.sessions import SessionPool
 
 ORDERS = """
@@ -118,6 +119,13 @@ class TestLayers(Warehouse):
         with monkeypatch.context() as patch:
             patch.setattr(SessionPool, "take", refuse)
             assert set(messages(run_dbt(["run"])).values()) == {"unchanged"}
+
+    def test_the_arctic_command_leaves_what_dbt_wrote_of_its_last_run_alone(self, project: Any) -> None:
+        run_dbt(["run", "--select", "orders"])
+        before = {file: file.stat().st_mtime_ns for file in Path("target").rglob("*")}
+        loaded = load_project(Path(project.project_root), Path(project.profiles_dir), None)
+        assert [model.table.name for model in loaded.models] == ["by_customer", "orders"]
+        assert {file: file.stat().st_mtime_ns for file in Path("target").rglob("*")} == before
 
     def test_empty_runs_change_no_data(self, project: Any) -> None:
         run_dbt(["run"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import ConfigError
@@ -35,7 +39,10 @@ class Project:
 
 
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
-    """Compiles a project as dbt does; raises ConfigError where dbt can't."""
+    """Compiles a project as dbt does, and leaves what dbt wrote about its last run alone.
+
+    Raises ConfigError where dbt can't.
+    """
     from dbt.cli.main import dbtRunner
 
     options = [
@@ -43,9 +50,12 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
         str(project_dir),
         *_given("--profiles-dir", profiles_dir),
         *_given("--target", target),
+        *_given("--partial-parse-file-path", _parsed(project_dir)),
     ]
     quiet = ["--quiet", "--log-level", "none", "--log-level-file", "none"]
-    outcome: Any = dbtRunner().invoke([*quiet, "compile", "--select", "config.materialized:arctic", *options])
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
+        command = ["compile", "--select", "config.materialized:arctic", *options, "--target-path", scratch]
+        outcome: Any = dbtRunner().invoke([*quiet, *command])
     if not outcome.success:
         raise ConfigError(
             f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
@@ -73,6 +83,19 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
         return _profile(project_dir, target)
     except DbtBaseException as error:
         raise ConfigError(str(error)) from error
+
+
+def _parsed(project_dir: Path) -> Path | None:
+    """What dbt remembers of the project since it last parsed it, from where it keeps that; None where it does not."""
+    folder = project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _target_path(project_dir))
+    file = folder / "partial_parse.msgpack"
+    return file if file.is_file() else None
+
+
+def _target_path(project_dir: Path) -> str:
+    file = project_dir / "dbt_project.yml"
+    written: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return str(written.get("target-path", "target")) if isinstance(written, dict) else "target"
 
 
 def _given(option: str, value: object | None) -> list[str]:
