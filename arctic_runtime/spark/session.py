@@ -218,7 +218,8 @@ class SparkEnvironment:
         """Lets a session go that nobody will use again; a server would keep it for an hour."""
         if self.profile.method == "connect":
             _process.lent.discard(session)
-            session.stop()
+            with suppress(Exception):  # The server may be gone, and the session with it.
+                session.stop()
 
     def versions(self) -> dict[str, str]:
         """The versions of `spark`, `iceberg`, `java` and `python` that do the work."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.spark.jobs import describe_jobs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+logger = AdapterLogger("Arctic")
 _BIGINT = range(-(2**63), 2**63)
 
 # PySpark logs every failed query as JSON with its whole stack trace; dbt shows the message.
@@ -66,12 +68,20 @@ class SessionHandle:
         session, self._session = self._session, None
         if session is None:
             return
-        if self._cancelled or self._has_settings:
+        if self._cancelled or self._has_settings or not self._is_rid_of_views(session):
             self._pool.discard(session)
-            return
-        if self._has_views:
-            _drop_temporary_views(session)
-        self._pool.give_back(session)
+        else:
+            self._pool.give_back(session)
+
+    def _is_rid_of_views(self, session: SparkSession) -> bool:
+        """Drops temporary views; where Spark is gone, what failed before says so, and this must not take its place."""
+        try:
+            if self._has_views:
+                _drop_temporary_views(session)
+        except Exception as error:
+            logger.debug(f"Temporary views could not be dropped: {error}")
+            return False
+        return True
 
     def note(self, statement: str) -> None:
         """Remembers what a statement leaves behind in the session."""
