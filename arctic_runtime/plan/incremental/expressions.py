@@ -15,6 +15,13 @@ def column(name: str) -> exp.Column:
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
+def bare(expression: exp.Expr) -> exp.Expr:
+    """The expression without parentheses around it; those of a subquery are part of it."""
+    while type(expression) is exp.Paren:
+        expression = expression.this
+    return expression
+
+
 def transformed(expression: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """A copy of the expression with what `visit` gives for each part in its place; where that is the part, its parts.
 

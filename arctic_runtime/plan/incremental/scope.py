@@ -11,7 +11,7 @@ from typing import Literal
 from sqlglot import exp
 
 from arctic_runtime.model.columns import Column, same_name
-from arctic_runtime.plan.incremental.expressions import column, transformed, used
+from arctic_runtime.plan.incremental.expressions import bare, column, transformed, used
 from arctic_runtime.plan.incremental.inferred import type_of
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.tree import Distinct, Node, Project, columns
@@ -158,8 +158,15 @@ def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
         where = _reached(rows, parts[:depth]) if depth else (rows,)
         found = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
         if found:
-            return _nested(one(found, ".".join(parts)), parts[depth + 1 :])
+            return nested(column(one(found, ".".join(parts))), parts[depth + 1 :])
     return None
+
+
+def nested(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
+    """The field inside a value that is reached through these names; without any, the value."""
+    for part in inner:
+        value = exp.Dot(this=value, expression=exp.to_identifier(part, quoted=True))
+    return value
 
 
 def matching(fields: Iterable[Field], name: str) -> tuple[str, ...]:
@@ -190,13 +197,28 @@ def reaches(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     return len(own) == len(parts) and all(map(same_name, own, parts))
 
 
+def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
+    """The parts of a name that stands for a column, perhaps with fields inside it; None for any other expression.
+
+    Spark does not look at parentheses: `(t).a` is `t.a`.
+    """
+    if isinstance(node, exp.Column):
+        if isinstance(node.this, exp.Star):
+            raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
+        return tuple(part.name for part in node.parts)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        before = name_parts(bare(node.this))
+        return None if before is None else (*before, node.expression.name)
+    return None
+
+
 def resolve(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
     """The expression in terms of the tree's columns; queries inside it are left as they are."""
 
     def visit(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node.copy()
-        parts = _parts(node)
+        parts = name_parts(node)
         return node if parts is None else resolved_name(parts, lookup)
 
     return transformed(expression, visit)
@@ -222,11 +244,11 @@ def local(rows: Rows, outer: Lookup | None) -> Lookup:
 
 def project(shape: Shape, names: Names) -> Derived:
     """The query with its select list applied; what pending conditions read of its rows stays at hand."""
-    available = columns(shape.node)
+    available = dict.fromkeys(columns(shape.node))
     taken: dict[str, exp.Expr] = {}
     fields = []
     for name, value in shape.items:
-        if not set(used(value)).issubset(available):
+        if not available.keys() >= set(used(value)):
             raise NotMaintained("SUBQUERY", "a subquery that selects columns of the query around it")
         is_own = isinstance(value, exp.Column)
         made = value.name if is_own else names.fresh(name or "expression", names.type_of(value))
@@ -234,29 +256,10 @@ def project(shape: Shape, names: Names) -> Derived:
         fields.append((name, made))
     kept = {name: column(name) for part in shape.pending for name in used(part) if name in available}
     found = {**taken, **kept}
-    is_same = tuple(found) == available and all(isinstance(value, exp.Column) for value in found.values())
+    is_same = list(found) == list(available) and all(isinstance(value, exp.Column) for value in found.values())
     node = shape.node if is_same else Project(shape.node, tuple(found.items()))
     return Derived(Distinct(node) if shape.distinct else node, tuple(fields), shape.pending)
 
 
 def _reached(rows: Rows, qualifier: tuple[str, ...]) -> list[Source]:
     return [source for source in rows.sources if reaches(source.qualifier, qualifier)]
-
-
-def _nested(made: str, inner: tuple[str, ...]) -> exp.Expr:
-    found: exp.Expr = column(made)
-    for part in inner:
-        found = exp.Dot(this=found, expression=exp.to_identifier(part, quoted=True))
-    return found
-
-
-def _parts(node: exp.Expr) -> tuple[str, ...] | None:
-    """The parts of a name that stands for a column, perhaps with fields inside it; None for any other expression."""
-    if isinstance(node, exp.Column):
-        if isinstance(node.this, exp.Star):
-            raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
-        return tuple(part.name for part in node.parts)
-    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-        before = _parts(node.this)
-        return None if before is None else (*before, node.expression.name)
-    return None

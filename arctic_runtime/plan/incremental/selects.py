@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.model.columns import same_name
 from arctic_runtime.plan.incremental.arrange import arrange, conjuncts, filtered
 from arctic_runtime.plan.incremental.clauses import check_of_one_row, only_args, outside_queries
-from arctic_runtime.plan.incremental.expressions import Form, column, form, used
-from arctic_runtime.plan.incremental.functions import check_functions, is_aggregate, is_generator
+from arctic_runtime.plan.incremental.expressions import bare, column, used
+from arctic_runtime.plan.incremental.functions import check_functions, is_generator
 from arctic_runtime.plan.incremental.grouping import calls, group
+from arctic_runtime.plan.incremental.having import of_groups
 from arctic_runtime.plan.incremental.ordering import check_order
 from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.scope import (
     Context,
     Lookup,
+    Names,
     Rows,
     Shape,
     find,
     local,
     matching,
+    name_parts,
     one,
     reaches,
     resolve,
 )
+from arctic_runtime.plan.incremental.select_list import Item, aliased
 from arctic_runtime.plan.incremental.sources import exploded, read_from
 from arctic_runtime.plan.incremental.subqueries import has_query, lift, restrict
 from arctic_runtime.plan.incremental.tree import Node, columns
@@ -55,14 +57,6 @@ _PARTS = frozenset(
 _GROUPING_SETS = ("rollup", "cube", "grouping_sets", "totals")
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One entry of the select list: a generator may have several names, and what Spark names itself has none."""
-
-    names: tuple[str, ...]
-    value: exp.Expr
-
-
 def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
     """Everything below a select's list, with the list in its terms; names in `context` include its own CTEs."""
     only_args(select, _PARTS)
@@ -71,13 +65,13 @@ def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shap
     lookup = local(rows, outer)
     node, pending = _where(select, rows, lookup, context)
     items = _items(select, rows, outer)
-    keys = _keys(select, items, rows)
-    having = _having(select, items, keys or (), rows, outer)
+    keys = _keys(select, items, rows, outer)
+    having = _having(select, items, keys or (), rows, outer, context.names)
     values = [item.value for item in items]
     is_grouped = keys is not None or bool(having) or bool(calls(values))
     if is_grouped:
         node, values, pending = _grouped(node, keys or (), values, having, pending, lookup, context)
-    is_windowed = any(isinstance(part, exp.Window) for value in values for part in outside_queries(value))
+    is_windowed = any(isinstance(part, exp.Window) for value in _computed(values) for part in outside_queries(value))
     if is_windowed and pending:
         raise NotMaintained("SUBQUERY", "a window function in a correlated subquery")
     node, values = _listed(node, values, lookup, context)
@@ -91,6 +85,11 @@ def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shap
         not (having or is_windowed or select.args.get("distinct")),
         _is_distinct(select),
     )
+
+
+def _computed(values: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Those that are more than a column: most of a wide list are no more."""
+    return [value for value in values if type(value) is not exp.Column]
 
 
 def _is_distinct(select: exp.Select) -> bool:
@@ -121,11 +120,12 @@ def check_functions_outside(expression: exp.Expr) -> None:
     def visit(node: exp.Expr) -> exp.Expr:
         return exp.Null() if isinstance(node, exp.Query) else node
 
-    check_functions(expression.transform(visit) if has_query(expression) else expression)
+    if type(expression) is not exp.Column:
+        check_functions(expression.transform(visit) if has_query(expression) else expression)
 
 
-def _items(select: exp.Select, rows: Rows, outer: Lookup | None) -> list[_Item]:
-    found: list[_Item] = []
+def _items(select: exp.Select, rows: Rows, outer: Lookup | None) -> list[Item]:
+    found: list[Item] = []
     named = select.args.get("windows") or []
     for written in select.expressions:
         star = _star(written, rows)
@@ -138,18 +138,16 @@ def _items(select: exp.Select, rows: Rows, outer: Lookup | None) -> list[_Item]:
     return found
 
 
-def _item(written: exp.Expr, lookup: Lookup) -> _Item:
+def _item(written: exp.Expr, lookup: Lookup) -> Item:
     if isinstance(written, exp.Aliases):
-        return _Item(tuple(part.name for part in written.expressions), resolve(written.this, lookup))
+        return Item(tuple(part.name for part in written.expressions), resolve(written.this, lookup))
     if isinstance(written, exp.Alias):
-        return _Item((written.alias,), resolve(written.this, lookup))
-    name = written.name if isinstance(written, exp.Column) else ""
-    if isinstance(written, exp.Dot) and isinstance(written.expression, exp.Identifier):
-        name = written.expression.name
-    return _Item((name,) if name else (), resolve(written, lookup))
+        return Item((written.alias,), bare(resolve(written.this, lookup)))
+    named = name_parts(bare(written))
+    return Item(named[-1:] if named else (), bare(resolve(written, lookup)))
 
 
-def _with_aliases(rows: Rows, before: Sequence[_Item], outer: Lookup | None) -> Lookup:
+def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
     """Finds a name in FROM, else among what is selected to its left, else in the query around."""
     known = list(before)
 
@@ -157,27 +155,16 @@ def _with_aliases(rows: Rows, before: Sequence[_Item], outer: Lookup | None) -> 
         found = find(rows, parts)
         if found is not None:
             return found
-        aliased = _aliased(known, parts[0])
+        to_the_left = aliased(known, parts)
         around = outer(parts) if outer else None
-        if not aliased:
-            return around
-        if len(aliased) > 1 or len(parts) > 1 or around is not None:
+        if to_the_left is not None and around is not None:
             raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} could be several columns")
-        return _in_parentheses(aliased[0])
+        return around if to_the_left is None else to_the_left
 
     return lookup
 
 
-def _aliased(items: Sequence[_Item], name: str) -> list[exp.Expr]:
-    found = [item.value for item in items if len(item.names) == 1 and same_name(item.names[0], name)]
-    return list({form(value): value for value in found}.values())
-
-
-def _in_parentheses(value: exp.Expr) -> exp.Expr:
-    return value.copy() if isinstance(value, exp.Column) else exp.paren(value)
-
-
-def _star(written: exp.Expr, rows: Rows) -> list[_Item] | None:
+def _star(written: exp.Expr, rows: Rows) -> list[Item] | None:
     star = written.this if isinstance(written, exp.Column) else written
     if not isinstance(star, exp.Star):
         return None
@@ -187,7 +174,7 @@ def _star(written: exp.Expr, rows: Rows) -> list[_Item] | None:
     if not fields:
         raise NotMaintained("UNRESOLVED", "* without FROM")
     dropped = [_excepted(part, fields, rows) for part in star.args.get("except_") or []]
-    return [_Item((name,), column(made)) for name, made in fields if made not in dropped]
+    return [Item((name,), column(made)) for name, made in fields if made not in dropped]
 
 
 def _starred(rows: Rows, qualifier: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -201,14 +188,16 @@ def _starred(rows: Rows, qualifier: tuple[str, ...]) -> tuple[tuple[str, str], .
 
 
 def _excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: Rows) -> str:
-    if isinstance(part, exp.Column) and part.table:
-        found = find(rows, tuple(piece.name for piece in part.parts))
-        if isinstance(found, exp.Column):
-            return found.name
-    return one(matching(fields, part.name), part.name)
+    named = name_parts(part) if isinstance(part, exp.Column | exp.Dot) else (part.name,)
+    if named is None or len(named) == 1:
+        return one(matching(fields, part.name), part.name)
+    found = find(rows, named)
+    if not isinstance(found, exp.Column):
+        raise NotMaintained("UNSUPPORTED", f"* except ({'.'.join(named)}), which is no column but a field of one")
+    return found.name
 
 
-def _keys(select: exp.Select, items: Sequence[_Item], rows: Rows) -> tuple[exp.Expr, ...] | None:
+def _keys(select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> tuple[exp.Expr, ...] | None:
     """What GROUP BY names, by place, by alias or as it is; None where there is no such clause."""
     clause = select.args.get("group")
     if clause is None:
@@ -217,15 +206,25 @@ def _keys(select: exp.Select, items: Sequence[_Item], rows: Rows) -> tuple[exp.E
     if grouping_sets or any(clause.args.get(part) for part in _GROUPING_SETS):
         raise NotMaintained("GROUPING_SETS", "ROLLUP, CUBE or GROUPING SETS")
     only_args(clause, {"expressions", "all"})
+    written = [bare(part) for part in clause.expressions]
     if clause.args.get("all"):
-        return _all_keys(items)
-    found = tuple(_key(part, items, rows) for part in clause.expressions)
+        if not written and not _is_named("all", items, rows, outer):
+            return _all_keys(items)
+        written.insert(0, exp.column("all"))
+    found = tuple(_key(part, items, rows) for part in written)
     for key in found:
         check_functions_outside(key)
     return found
 
 
-def _all_keys(items: Sequence[_Item]) -> tuple[exp.Expr, ...]:
+def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> bool:
+    """Whether there is a column of this name, which Spark takes before the word that is no name."""
+    if outer is not None and outer((name,)) is not None:
+        raise NotMaintained("UNRESOLVED", f"{name} in GROUP BY could be a column of the query around")
+    return find(rows, (name,)) is not None or aliased(items, (name,)) is not None
+
+
+def _all_keys(items: Sequence[Item]) -> tuple[exp.Expr, ...]:
     found = [item.value for item in items if not calls([item.value])]
     if any(value.find(exp.Window, exp.Query) for value in found) or (found and not any(map(used, found))):
         raise NotMaintained(
@@ -234,7 +233,7 @@ def _all_keys(items: Sequence[_Item]) -> tuple[exp.Expr, ...]:
     return tuple(found)
 
 
-def _key(written: exp.Expr, items: Sequence[_Item], rows: Rows) -> exp.Expr:
+def _key(written: exp.Expr, items: Sequence[Item], rows: Rows) -> exp.Expr:
     if isinstance(written, exp.Tuple):
         raise NotMaintained("UNSUPPORTED", "a tuple in GROUP BY")
     if isinstance(written, exp.Literal) and written.is_int:
@@ -243,52 +242,21 @@ def _key(written: exp.Expr, items: Sequence[_Item], rows: Rows) -> exp.Expr:
             raise NotMaintained("UNRESOLVED", f"GROUP BY {place} is no place in the select list")
         return items[place - 1].value
     if isinstance(written, exp.Column) and not written.table and find(rows, (written.name,)) is None:
-        found = _aliased(items, written.name)
-        if len(found) == 1:
-            return found[0]
+        found = aliased(items, (written.name,))
+        if found is not None:
+            return bare(found)
     return resolve(written, lambda parts: find(rows, parts))
 
 
 def _having(
-    select: exp.Select, items: Sequence[_Item], keys: Sequence[exp.Expr], rows: Rows, outer: Lookup | None
+    select: exp.Select, items: Sequence[Item], keys: Sequence[exp.Expr], rows: Rows, outer: Lookup | None, names: Names
 ) -> list[exp.Expr]:
     clause = select.args.get("having")
     if clause is None:
         return []
-    of_rows = local(rows, outer)
-    of_groups = _of_groups(items, {form(key) for key in keys}, rows, outer)
-
-    def visit(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Query):
-            return node.copy()
-        if is_aggregate(node):
-            return resolve(node, of_rows)
-        return resolve(node, of_groups) if isinstance(node, exp.Column) else node
-
-    found = clause.this.transform(visit)
+    found = of_groups(clause.this, items, keys, rows, outer, names)
     check_functions_outside(found)
-    if any(isinstance(part, exp.Window) for part in outside_queries(found)):
-        raise NotMaintained("UNSUPPORTED", "a window function in HAVING")
     return conjuncts(found)
-
-
-def _of_groups(items: Sequence[_Item], keys: set[Form], rows: Rows, outer: Lookup | None) -> Lookup:
-    """Finds a name of HAVING outside its aggregates: a key of the groups, or something selected."""
-
-    def lookup(parts: tuple[str, ...]) -> exp.Expr | None:
-        own = find(rows, parts)
-        aliased = _aliased(items, parts[0]) if len(parts) == 1 else []
-        choices = {form(value): value for value in aliased}
-        if own is not None and (form(own) in keys or not aliased):
-            choices[form(own)] = own
-        if len(choices) > 1:
-            raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} in HAVING could be several columns")
-        found = next(iter(choices.values()), None)
-        if found is None:
-            return outer(parts) if outer else None
-        return _in_parentheses(found)
-
-    return lookup
 
 
 def _grouped(
@@ -320,9 +288,10 @@ def _listed(node: Node, values: Sequence[exp.Expr], lookup: Lookup, context: Con
     return node, list(replaced)
 
 
-def _check_generators(items: Sequence[_Item], over_groups: bool) -> None:
+def _check_generators(items: Sequence[Item], over_groups: bool) -> None:
     at_top = [item for item in items if is_generator(item.value)]
-    inside = [part for item in items for part in outside_queries(item.value) if is_generator(part)]
+    values = _computed([item.value for item in items])
+    inside = [part for value in values for part in outside_queries(value) if is_generator(part)]
     if len(inside) > len(at_top) or len(at_top) > 1 or (at_top and over_groups):
         raise NotMaintained(
             "UNSUPPORTED", "explode or the like inside an expression, beside another, or over groups or windows"
@@ -332,7 +301,7 @@ def _check_generators(items: Sequence[_Item], over_groups: bool) -> None:
 
 
 def _generated(
-    node: Node, items: Sequence[_Item], values: Sequence[exp.Expr], context: Context
+    node: Node, items: Sequence[Item], values: Sequence[exp.Expr], context: Context
 ) -> tuple[Node, tuple[tuple[str, exp.Expr], ...]]:
     found: list[tuple[str, exp.Expr]] = []
     for item, value in zip(items, values, strict=True):
