@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
@@ -308,11 +309,23 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
-    relations = {name: _relation(state) for name, state in upstreams.states.items() if state is not None}
-    views = {name: ViewText(sql) for name, sql in upstreams.views.items()}
-    with refusing():
-        analysed = analyse(model.sql, relations, views, table.catalog, table.schema)
+    relations = tuple((name, _relation(state)) for name, state in upstreams.states.items() if state is not None)
+    analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+    if isinstance(analysed, NotMaintained):
+        raise NotMaintained(analysed.reason, analysed.because)
     return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
+
+
+@lru_cache(maxsize=16)
+def _analysed(
+    sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
+) -> Analysed | NotMaintained:
+    """The query's tree, or why there is none: a run asks several times, and a wide query takes a while."""
+    try:
+        with refusing():
+            return analyse(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
+    except NotMaintained as refused:
+        return NotMaintained(refused.reason, refused.because)
 
 
 def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -81,6 +82,7 @@ class Reads:
     parsed: bool = True
 
 
+@lru_cache(maxsize=64)
 def reads(sql: str, catalog: str, schema: str) -> Reads:
     """Finds the tables of a Spark query. Names with fewer levels are completed by `catalog` and `schema`."""
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import REPAIRED, Commit, SourceState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan import increment as increments
 from arctic_runtime.plan.increment import (
     CHANGELOG,
     FEW_ROWS,
@@ -34,6 +36,7 @@ from arctic_runtime.plan.increment import (
     known_sizes,
     untold,
 )
+from arctic_runtime.plan.incremental.analyse import Analysed, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, Units
 from arctic_runtime.plan.incremental.pairs import Pairs
 from arctic_runtime.plan.incremental.refusal import NotMaintained
@@ -447,6 +450,24 @@ def test_a_model_is_checked_without_any_window() -> None:
     ):
         with pytest.raises(NotMaintained, match=reason):
             check_maintained(model, upstreams(a_source()))
+
+
+@pytest.mark.parametrize("sql", [JOINED, "select id, rand() as r from ods.up"])
+def test_a_query_is_analysed_once_for_all_that_ask_about_it(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(text: str, *others: Any) -> Analysed:
+        asked.append(text)
+        return analyse(text, *others)
+
+    monkeypatch.setattr(increments, "analyse", counted)
+    model, sources = a_model(f"{sql} -- once"), (keyed(a_source()), keyed(a_source(name=OTHER)))
+    for ask in (increment, lambda *given: check_maintained(*given[:2]), lambda *given: is_keyed(*given[:2])):
+        with suppress(NotMaintained):
+            ask(model, upstreams(*sources), windows(*sources))
+    assert len(asked) == 1
+    is_keyed(model, upstreams(a_source(), sources[1]))
+    assert len(asked) == 2
 
 
 def test_the_analysis_reads_names_as_the_models_own_schema_completes_them() -> None:

@@ -97,7 +97,7 @@ def calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 def _collect(node: exp.Expr, found: dict[Form, exp.Expr]) -> None:
     """Finds calls outermost first; that of a window function is none, but its arguments may hold some."""
-    if isinstance(node, exp.Query):
+    if isinstance(node, exp.Query | exp.Column):
         return
     if is_aggregate(node):
         _check_not_nested(node)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
+from arctic_runtime.plan.incremental.expressions import Form, form
 from arctic_runtime.plan.incremental.numbers import added_type, digits, is_whole, multiplied_type, sum_type, wider
 
 _SAME_TYPE = (
@@ -77,10 +78,17 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
     return _ALWAYS.get(type(value))
 
 
+_CASTS: dict[Form, str] = {}
+"""What casts give, by the form of the type: a wide query has thousands of casts to a few types."""
+
+
 def _of_cast(value: exp.Cast) -> str:
     """Spark knows texts of a length as types of stored columns alone."""
-    written = value.to.sql(dialect="spark").lower()
-    return "string" if written.partition("(")[0] in _TEXTS else written
+    key = form(value.to)
+    if key not in _CASTS:
+        written = value.to.sql(dialect="spark").lower()
+        _CASTS[key] = "string" if written.partition("(")[0] in _TEXTS else written
+    return _CASTS[key]
 
 
 def _of_call(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:

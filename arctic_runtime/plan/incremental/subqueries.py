@@ -35,7 +35,7 @@ from arctic_runtime.plan.incremental.tree import (
 
 def has_query(expression: exp.Expr) -> bool:
     """Whether there is a query inside an expression."""
-    return any(isinstance(part, exp.Query) for part in parts(expression))
+    return type(expression) is not exp.Column and any(isinstance(part, exp.Query) for part in parts(expression))
 
 
 def restrict(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context: Context) -> Node:
@@ -74,7 +74,7 @@ def _beside(left: Node, right: Node) -> Node:
 
 def lift(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
     """The expression with columns in the place of its queries, and the node with these columns."""
-    if not any(map(_is_query, parts(expression))):
+    if type(expression) is exp.Column or not any(map(_is_query, parts(expression))):
         return expression, node
     holder = exp.Paren(this=expression.copy())
     for found in list(holder.walk(prune=_is_query)):

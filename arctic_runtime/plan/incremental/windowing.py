@@ -26,7 +26,7 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
             return _written_out(node, known)
         return node
 
-    has_window = any(isinstance(part, exp.Window) for part in parts(expression))
+    has_window = type(expression) is not exp.Column and any(isinstance(part, exp.Window) for part in parts(expression))
     return expression.transform(visit) if has_window else expression
 
 
@@ -35,9 +35,12 @@ def windowed(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple
     calls = {
         form(found): found
         for expression in expressions
+        if type(expression) is not exp.Column
         for found in outside_queries(expression)
         if isinstance(found, exp.Window)
     }
+    if not calls:
+        return node, tuple(expressions)
     node, partitions = _partitioned(node, list(calls.values()), names)
     made = {key: names.fresh("window", names.type_of(call)) for key, call in calls.items()}
     for partition in dict.fromkeys(partitions[key] for key in calls):
