@@ -14,7 +14,7 @@ from sqlglot import exp
 from arctic_runtime.plan.incremental.clauses import outside_queries
 from arctic_runtime.plan.incremental.functions import is_aggregate, parse
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.scope import Context
+from arctic_runtime.plan.incremental.scope import Context, ViewText
 from arctic_runtime.plan.reads import function_names
 
 _CLAUSES = ("order", "sort", "cluster", "distribute")
@@ -72,18 +72,25 @@ def _has_order(part: exp.Expr, context: Context) -> bool:
 def _is_ordered_name(table: exp.Table, context: Context) -> bool:
     cte = None if table.db else context.ctes.get(table.name.lower())
     if cte is not None:
-        return _has_order(cte.query, cte.context)
+        if not cte.ordered:
+            cte.ordered.append(_has_order(cte.query, cte.context))
+        return cte.ordered[0]
     name = ".".join((table.catalog or context.catalog, table.db or context.schema, table.name)).lower()
     view = context.views.get(name)
     if view is None or view[0] in context.inside:
         return False
+    if name not in context.ordered_views:
+        context.ordered_views[name] = _is_ordered_view(name, *view, context)
+    return context.ordered_views[name]
+
+
+def _is_ordered_view(name: str, spelled: str, text: ViewText, context: Context) -> bool:
     catalog, schema, _ = name.split(".", 2)
-    text = view[1]
     within = replace(
         context,
         catalog=text.catalog or catalog,
         schema=text.schema or schema,
         ctes={},
-        inside=context.inside | {view[0]},
+        inside=context.inside | {spelled},
     )
     return _has_order(parse(text.sql), within)

@@ -106,12 +106,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cte:
-    """A named query, with what was known where it was named; `derived` is its tree, once it was read."""
+    """A named query, with what was known where it was named.
+
+    Once it was read, `derived` is its tree, and `ordered` whether it puts rows in an order.
+    """
 
     query: exp.Query
     columns: tuple[str, ...]
     context: Context
     derived: list[Derived] = field(default_factory=list)
+    ordered: list[bool] = field(default_factory=list)
 
 
 @dataclass
@@ -150,6 +154,7 @@ class Context:
     shape: Callable[[exp.Select, Context, Lookup | None], Shape]
     ctes: Mapping[str, Cte] = field(default_factory=dict)
     inside: frozenset[str] = frozenset()
+    ordered_views: dict[str, bool] = field(default_factory=dict)
 
 
 def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:

@@ -30,7 +30,7 @@ def _calls(columns: int, steps: int) -> int:
     return found
 
 
-@pytest.mark.parametrize(("small", "large"), [((20, 8), (80, 8)), ((20, 4), (20, 36))], ids=["columns", "steps"])
+@pytest.mark.parametrize(("small", "large"), [((20, 8), (80, 8)), ((60, 4), (60, 36))], ids=["columns", "steps"])
 def test_the_work_of_an_analysis_grows_with_the_columns_and_the_named_queries(
     small: tuple[int, int], large: tuple[int, int]
 ) -> None:
