@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 
 from arctic_runtime.plan.incremental.analyse import analyse
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from benchmarks.wide_models import wide_query
 
 
@@ -38,3 +39,11 @@ def test_the_work_of_an_analysis_grows_with_the_columns_and_the_named_queries(
     (columns, steps), (more_columns, more_steps) = small, large
     times = more_columns / columns * (24 + more_steps) / (24 + steps)
     assert _calls(*large) < 1.4 * times * _calls(*small)
+
+
+def test_a_chain_of_named_queries_that_each_read_the_last_twice_is_refused_at_once() -> None:
+    _, relations = wide_query(1, 0)
+    chain = [f"s{step} as (select a.id from s{step - 1} a, s{step - 1} b where a.id = b.id)" for step in range(1, 40)]
+    sql = f"with s0 as (select id from t0), {', '.join(chain)} select collect_list(id) as ids from s39"
+    with pytest.raises(NotMaintained, match="too large"):
+        analyse(sql, relations, {}, "lake", "raw")
