@@ -310,7 +310,8 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
     relations = tuple((name, _relation(state)) for name, state in upstreams.states.items() if state is not None)
-    analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+    with refusing():
+        analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
     return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
@@ -322,8 +323,7 @@ def _analysed(
 ) -> Analysed | NotMaintained:
     """The query's tree, or why there is none: a run asks several times, and a wide query takes a while."""
     try:
-        with refusing():
-            return analyse(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
+        return analyse(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
     except NotMaintained as refused:
         return NotMaintained(refused.reason, refused.because)
 

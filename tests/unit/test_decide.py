@@ -165,11 +165,12 @@ def test_a_plan_that_fails_is_a_reason_to_compute_in_full(
 
     monkeypatch.setattr(f"arctic_runtime.plan.increment.{step}", fail)
     upstreams = reading(a_source(1, 2))
-    decision = decide(STATE, built(STATE, READ_ONE), upstreams, RUN_AGAIN)
+    model, strict = (replace(of, sql=f"{of.sql} -- {type(error).__name__}") for of in (STATE, STRICT))
+    decision = decide(model, built(model, READ_ONE), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "INCREMENT_FAILED")
     assert decision.because == f"{type(error).__name__}: {str(error).splitlines()[0]}"
     with pytest.raises(PlanError, match="INCREMENT_FAILED"):
-        decide(STRICT, built(STRICT, READ_ONE), upstreams, RUN_AGAIN)
+        decide(strict, built(strict, READ_ONE), upstreams, RUN_AGAIN)
 
 
 def test_what_ended_an_increment_is_remembered_as_it_was_told() -> None:
