@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import same_name
+from arctic_runtime.plan.incremental.functions import read
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 
 
 def over(check: str, names: Mapping[str, str]) -> exp.Expr:
@@ -28,10 +29,10 @@ def over(check: str, names: Mapping[str, str]) -> exp.Expr:
 
 def _parsed(check: str) -> exp.Expr:
     try:
-        found = sqlglot.parse_one(check, read="spark")
-    except SqlglotError as error:
+        found, *others = read(check)
+    except (SqlglotError, NotMaintained) as error:
         raise ConfigError(f"the check constraint {check!r} is no predicate.\n  found: {error}") from error
-    if not isinstance(found, exp.Condition):
+    if not isinstance(found, exp.Condition) or others:
         raise ConfigError(f"the check constraint {check!r} is no predicate.\n  found: {type(found).__name__}")
     if found.find(exp.Query):
         raise ConfigError(

@@ -13,7 +13,7 @@ from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, decode_versions
 from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
-from arctic_runtime.plan.fingerprint import fingerprint, what_changed
+from arctic_runtime.plan.fingerprint import fingerprint, judged, what_changed
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
 from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
 from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
@@ -43,6 +43,9 @@ NO_TOTALS = "arctic.no-totals"
 
 GIVEN_UP = "arctic.given-up"
 """Why a run that set out to follow changes computed in full; later ones don't try again where that lasts."""
+
+JUDGED = "arctic.judged"
+"""What Spark was asked about, as `judged` gives it: it reads that as our parser does, unless the run has GIVEN_UP."""
 
 SCHEMA_ONLY = "schema-only"
 
@@ -279,7 +282,7 @@ def _decide_state(
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
-    given_up = request.given_up or _remembered(last)
+    given_up = request.given_up or _remembered(last, judged(model, upstreams))
     if given_up is not None:
         return replace(_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
     return _follow(model, last, upstreams, windows, state)
@@ -308,9 +311,11 @@ def _session_changed(last: Mapping[str, str], request: Request) -> str:
     return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
 
 
-def _remembered(last: Mapping[str, str]) -> Refusal | None:
-    """Why the run before could not follow changes, where this one could not either."""
+def _remembered(last: Mapping[str, str], query: str) -> Refusal | None:
+    """Why the run before could not follow changes, where this one could not either; `query` is what is `judged`."""
     found = Refusal.read(last.get(GIVEN_UP))
+    if found is not None and found.reason == "NOT_SAME_TO_SPARK" and last.get(JUDGED) != query:
+        return None
     return found if found is not None and found.lasts else None
 
 
@@ -371,6 +376,11 @@ def _not_strict(model: Model, reason: Reason, because: str, when: str, otherwise
     )
 
 
+def never_strict(model: Model, refused: NotMaintained) -> PlanError:
+    """What to raise where a model with `refresh: strict` can never be maintained."""
+    return _not_strict(model, refused.reason, refused.because, "at all")
+
+
 def _check_strict(model: Model, upstreams: Upstreams) -> None:
     """A model that can never be maintained is refused before anything is built."""
     for reason, because in _reasons_to_recompute(upstreams):
@@ -378,7 +388,12 @@ def _check_strict(model: Model, upstreams: Upstreams) -> None:
     try:
         check_maintained(model, upstreams)
     except NotMaintained as refused:
-        raise _not_strict(model, refused.reason, refused.because, "at all") from refused
+        raise never_strict(model, refused) from refused
+
+
+def may_be_followed(upstreams: Upstreams) -> bool:
+    """Whether nothing of what a query reads rules out that its changes are followed."""
+    return next(iter(_reasons_to_recompute(upstreams)), None) is None
 
 
 def _reasons_to_recompute(upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:

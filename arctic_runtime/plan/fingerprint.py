@@ -9,8 +9,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+import sqlglot
+
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.written import WRITTEN_VERSION
 
 RULES = 2
 """The version of the rules by which changes are followed, and of how change rows are made.
@@ -81,6 +84,12 @@ def fingerprint(model: Model, upstreams: Upstreams) -> str:
         "rules": RULES,
     }
     return json.dumps({part: _hashed(of) for part, of in parts.items()})
+
+
+def judged(model: Model, upstreams: Upstreams) -> str:
+    """A hash that changes whenever Spark or our parser could read a query, or a view behind it, in another way."""
+    views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
+    return _hashed((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
 def what_changed(then: str | None, now: str) -> str:

@@ -113,8 +113,17 @@ def with_position(sql: str) -> str | None:
     at = _top_level_from(tokens)
     if source is None or at is None:
         return None
-    column = exp.column(POSITION, table=source, quoted=True).sql(dialect="spark")
-    return f"{sql[:at]}, {column} {sql[at:]}"
+    column = exp.column(POSITION, table=source, quoted=True)
+    placed = f"{sql[:at]}, {column.sql(dialect='spark')} {sql[at:]}"
+    return placed if _is_one_more(placed, tree, column) else None
+
+
+def _is_one_more(sql: str, tree: exp.Expr, column: exp.Expr) -> bool:
+    """Whether a text is read as a select with one more column and nothing else."""
+    try:
+        return isinstance(tree, exp.Select) and sqlglot.parse_one(sql, dialect="spark") == tree.select(column)
+    except SqlglotError:
+        return False
 
 
 _NOT_PLAIN = ("with_", "group", "distinct", "limit", "offset", "having", "qualify", "laterals", "pivots")

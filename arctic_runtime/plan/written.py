@@ -20,6 +20,9 @@ from sqlglot.tokens import Token, TokenType
 WRITTEN = "written"
 """The argument of a literal that holds its text, where the literal's value alone would be written in another way."""
 
+WRITTEN_VERSION = 1
+"""Another one makes Spark compare all queries again with what is written back of them."""
+
 _PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _TYPED_LITERALS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME"})

@@ -78,7 +78,8 @@ class Computation:
     """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided.
 
     What is done `beside` has to be done before the change rows are published. Joins are told which of their sides are
-    small if `is_told`. `learned` takes what later runs are to know, also of an attempt that is given up.
+    small if `is_told`. What its analysis says of the query counts if Spark reads it the same (`is_same`).
+    `learned` takes what later runs are to know, also of an attempt that is given up.
     """
 
     context: Context
@@ -89,6 +90,7 @@ class Computation:
     beside: Parallel
     schema_only: bool = False
     is_told: bool = True
+    is_same: bool = False
     learned: dict[str, str] = field(default_factory=dict)
     _held: list[DataFrame] = field(default_factory=list)
     _sliced: list[Slice] = field(default_factory=list)
@@ -230,7 +232,7 @@ class Computation:
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
         """Change rows from rows of the table to what the query has in their place; few in one part."""
-        keyed = is_keyed(self.model, self.upstreams, self.decision.increment)
+        keyed = self.is_same and is_keyed(self.model, self.upstreams, self.decision.increment)
         if old is None:
             return Computed(state_changes(new, None, self.shape, keyed), is_gathered=True)
         in_one_part = in_one_part or self._reads_little()

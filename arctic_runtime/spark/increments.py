@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.types import has_map, read_type
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.plan.incremental.bounds import joined
 from arctic_runtime.plan.incremental.maintain import AFFECTED
+from arctic_runtime.plan.incremental.refusal import NotMaintained
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.shared import Shared
 from arctic_runtime.plan.incremental.tree import (
@@ -82,14 +84,14 @@ def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataF
     if any(isinstance(node, UnionAll | Explode) for node in walk(changes)):
         rows = [column(part) for part in found.columns if part != WEIGHT]
         found = found.groupBy(*rows).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-    return found.selectExpr(*_outputs(increment, query), name(WEIGHT))
+    return found.selectExpr(*_outputs(found, increment, query), name(WEIGHT))
 
 
 def paired(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
     """The columns of the query as they are and, named by `before`, as they were, and which of both there is."""
     found = spark.sql(render(pairs))
-    was = _outputs(increment, query, before)
-    return found.selectExpr(*_outputs(increment, query), *was, name(HAS_AFTER), name(HAS_BEFORE))
+    was = _outputs(found, increment, query, before)
+    return found.selectExpr(*_outputs(found, increment, query), *was, name(HAS_AFTER), name(HAS_BEFORE))
 
 
 def affected(spark: SparkSession, keys: Node) -> DataFrame:
@@ -105,9 +107,26 @@ def recomputed(spark: SparkSession, new: Node, keys: DataFrame, increment: Incre
 
 def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
     """Rows of the tree with the names and types of the query's columns."""
-    return rows.selectExpr(*_outputs(increment, query))
+    return rows.selectExpr(*_outputs(rows, increment, query))
 
 
-def _outputs(increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
-    pairs = zip(increment.outputs, query.schema.fields, strict=True)
+def _outputs(rows: DataFrame, increment: Increment, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
+    """The columns of the query, which have to be of the same number, names and types where they are rows of the tree.
+
+    Raises NotMaintained where they are not.
+    """
+    fields = query.schema.fields
+    if len(fields) != len(increment.outputs):
+        raise NotMaintained(
+            "NOT_SAME_TO_SPARK", f"the query has {len(fields)} columns, and {len(increment.outputs)} are known"
+        )
+    types = {field.name: type_of(field.dataType) for field in rows.schema.fields}
+    pairs = list(zip(increment.outputs, fields, strict=True))
+    for (known, made), field in pairs:
+        kind, found = type_of(field.dataType), types[named(made)]
+        if kind != found or (known and not same_name(known, field.name)):
+            raise NotMaintained(
+                "NOT_SAME_TO_SPARK",
+                f"column {field.name} is a {kind} in the query, and {known or 'it'} is a {found} by what changed",
+            )
     return [typed(name(named(made)), type_of(field.dataType), named(field.name)) for (_, made), field in pairs]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -51,7 +51,7 @@ def check_same(spark: SparkSession, model: Model, views: Mapping[str, str]) -> N
     _check(judge(spark, model.sql, model.table), "the query")
     for of, sql in views.items():
         table = named_table(of, model.table)
-        with _current(spark, table):
+        with _current(spark, table) if _has_short_names(parse(sql)) else nullcontext():
             _check(judge(spark, sql, table), f"the view {of}")
 
 
@@ -144,17 +144,31 @@ def _current(spark: SparkSession, table: TableName) -> Iterator[None]:
     try:
         yield
     finally:
-        spark.sql(statement("USE {schema}", schema=name(catalog, schema)))
+        # A catalog that was just made current has its default schema, which may be one without a name.
+        spark.catalog.setCurrentCatalog("spark_catalog")
+        spark.catalog.setCurrentCatalog(catalog)
+        if schema:
+            spark.sql(statement("USE {schema}", schema=name(catalog, schema)))
 
 
-def _complete(query: exp.Query, at: TableName) -> None:
-    """Writes out which tables the analysis takes names for."""
+def _has_short_names(query: exp.Query) -> bool:
+    """Whether a query names tables by fewer than all levels."""
+    return next(_short(query), None) is not None
+
+
+def _short(query: exp.Query) -> Iterator[exp.Table]:
     named = _names(query.find_all(exp.CTE))
     for table in query.find_all(exp.Table):
         is_table = isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
         if is_table and not table.catalog:
-            table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
-            table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
+            yield table
+
+
+def _complete(query: exp.Query, at: TableName) -> None:
+    """Writes out which tables the analysis takes names for."""
+    for table in list(_short(query)):
+        table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
+        table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
 
 
 def _hides_names(query: exp.Query) -> bool:

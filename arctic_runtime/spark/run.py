@@ -28,9 +28,9 @@ from arctic_runtime.observe import observe_source
 from arctic_runtime.pins import Pins
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
-from arctic_runtime.plan.fingerprint import fingerprint, session_text
+from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
-from arctic_runtime.plan.incremental.refusal import NotMaintained
+from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
 from arctic_runtime.plan.reads import with_position
 from arctic_runtime.plan.schema import check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
@@ -46,6 +46,7 @@ from arctic_runtime.spark.frames import (
     with_source_position,
 )
 from arctic_runtime.spark.integrity import broken_promises
+from arctic_runtime.spark.judge import check_same
 from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import name
@@ -170,6 +171,7 @@ class Run(Look):
             columns = columns_of(query)
             stored = events.stored_columns(self.model, columns)
             check_query(self.model, columns, stored)
+            is_same = self._is_same(context, decision, upstreams)
             context, shape = self._prepared(context, columns, stored)
         assert context.state.changes is not None
         assert context.state.changes.head is not None
@@ -181,7 +183,16 @@ class Run(Look):
         def append(decision: Decision, is_told: bool) -> Appended:
             beside = Parallel(context.spark)
             computation = Computation(
-                context, decision, query, shape, upstreams, beside, self.request.schema_only, is_told, self._learned
+                context,
+                decision,
+                query,
+                shape,
+                upstreams,
+                beside,
+                self.request.schema_only,
+                is_told,
+                is_same,
+                self._learned,
             )
             return self._append(step, computation, summary, begun)
 
@@ -192,6 +203,35 @@ class Run(Look):
                 if decision.increment is None or not was_too_large_to_send(error):
                     raise
             return append(replace(decision, increment=untold(decision.increment)), is_told=False)
+
+    def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
+        """Whether Spark reads the query as its analysis does, which it is asked once.
+
+        Raises NotMaintained where changes are to be followed and it does not, and PlanError for `refresh: strict`.
+        """
+        is_query = self.model.config.input == "state" and not self.request.schema_only
+        if not is_query or not decisions.may_be_followed(upstreams):
+            return False
+        query = self._learned[decisions.JUDGED] = judged(self.model, upstreams)
+        if decision.given_up is not None:
+            return False
+        last = decisions.last_run(context.state.changes) or {}
+        if last.get(decisions.JUDGED) != query or decisions.GIVEN_UP in last:
+            try:
+                check_same(context.spark, self.model, upstreams.views)
+            except NotMaintained as refused:
+                self._differs(decision, refused)
+                return False
+        return True
+
+    def _differs(self, decision: Decision, refused: NotMaintained) -> None:
+        """Where all is computed anyway, later runs know that changes are not to be followed."""
+        if decision.increment is not None:
+            raise refused
+        if self.model.config.refresh == "strict" and decision.mode == "create":
+            raise decisions.never_strict(self.model, refused) from refused
+        if refused.reason == "NOT_SAME_TO_SPARK":
+            self._learned[decisions.GIVEN_UP] = str(Refusal(refused.reason, refused.because))
 
     def _append(
         self, step: AppendChanges, computation: Computation, summary: Mapping[str, str], begun: Mapping[str, str]

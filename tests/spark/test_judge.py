@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlglot import exp
 
+from arctic_runtime.errors import PlanError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import fingerprint
+from arctic_runtime.plan.decide import GIVEN_UP, JUDGED
 from arctic_runtime.plan.incremental import functions
+from arctic_runtime.plan.incremental.render import render
+from arctic_runtime.plan.written import write
+from arctic_runtime.spark import increments
 from arctic_runtime.spark import judge as judging
 from arctic_runtime.spark.judge import judge
+from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,3 +113,94 @@ def test_the_settings_of_a_session_are_as_before(judged: SparkSession) -> None:
     before = dict(judged.conf.getAll)
     judge(judged, FAITHFUL[0])
     assert dict(judged.conf.getAll) == before
+
+
+EVENTS = "id int, name string, ts timestamp, g int, small tinyint"
+
+
+def event(key: int, name: str) -> tuple[object, ...]:
+    return (key, name, datetime.datetime(2024, 1, 10, tzinfo=datetime.timezone.utc), key, key)
+
+
+def summary(lake: Warehouse, model: Model) -> Mapping[str, str]:
+    changes = lake.state(model).changes
+    assert changes is not None
+    return changes.commits[-1].summary
+
+
+def test_literals_and_operators_mean_in_an_increment_what_they_mean_in_the_query(lake: Warehouse) -> None:
+    lake.append("events", [event(1, "O'Brien"), event(2, "OBrien")], EVENTS)
+    model = lake.model(
+        "read",
+        "select id, name = 'O''Brien' as is_ob, ts - interval 1 day 2 hours as t0, small - -128Y as y, "
+        "-9223372036854775808L as least, 1 & 2 >> id as bits, concat(+'7', name) as plus, "
+        "timestamp '2020-01-01 10:00:00' :: date :: string as day, r'\\d' as raw from {events}",
+        primary_key="id",
+        refresh="strict",
+    )
+    assert lake.run(model).mode == "create"
+    lake.append("events", [event(3, "O'Brien")], EVENTS)
+    assert lake.run(model).mode == "incremental"
+    assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql))
+    assert lake.broken(model) == []
+
+
+def test_spark_is_asked_about_a_query_and_its_views_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    plainly = judge
+
+    def counted(spark: SparkSession, sql: str, *at: TableName) -> judging.Verdict:
+        asked.append(sql)
+        return plainly(spark, sql, *at)
+
+    monkeypatch.setattr(judging, "judge", counted)
+    lake.append("events", [event(1, "a")], EVENTS)
+    lake.spark.sql(f"create view {lake.sql_name('seen')} as select id, name from {lake.sql_name('events')}")
+    model = lake.model("read", "select id, upper(name) as name from {seen}", primary_key="id")
+    for key in (2, 3):
+        lake.run(model)
+        assert JUDGED in summary(lake, model)
+        lake.append("events", [event(key, "b")], EVENTS)
+    assert lake.run(model).mode == "incremental"
+    assert len(asked) == 2
+    assert asked[0] == model.sql
+    changed = lake.model("read", "select id, lower(name) as name from {seen}", primary_key="id")
+    lake.run(changed)
+    assert asked[2] == changed.sql
+
+
+def test_a_query_that_is_another_one_to_spark_is_computed_in_full(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append("events", [event(1, "a")], EVENTS)
+    model = lake.model("read", "select id, g - (small - 1) as d from {events}", primary_key="id")
+    lake.run(model)
+    monkeypatch.setattr(fingerprint, "WRITTEN_VERSION", 0)
+    monkeypatch.setattr(judging, "write", lambda query: write(query).replace("(", "").replace(")", ""))
+    lake.append("events", [event(2, "b")], EVENTS)
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.reason) == ("full", "NOT_SAME_TO_SPARK")
+    assert "small" in outcome.because
+    assert lake.rows(model) == [(1, 1), (2, 1)]
+    lake.append("events", [event(3, "c")], EVENTS)
+    explained = lake.make_run(model).explain().decision
+    assert (explained.mode, explained.because) == ("full", outcome.because)
+    strict = lake.model("strict", "select id, g - (small - 1) as d from {events}", primary_key="id", refresh="strict")
+    with pytest.raises(PlanError, match="NOT_SAME_TO_SPARK"):
+        lake.run(strict)
+    assert lake.state(strict).changes is None
+
+
+def test_a_column_of_another_type_than_the_querys_is_never_written(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append("events", [event(1, "a")], EVENTS)
+    model = lake.model("read", "select id, g as n from {events}", primary_key="id")
+    lake.run(model)
+    monkeypatch.setattr(increments, "render", lambda tree: render(tree).replace("`g` AS", "cast(`g` as bigint) AS"))
+    lake.append("events", [event(2, "b")], EVENTS)
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.reason) == ("full", "NOT_SAME_TO_SPARK")
+    assert "column n is a int in the query" in outcome.because
+    assert lake.rows(model) == [(1, 1), (2, 2)]
+    assert summary(lake, model)[GIVEN_UP].startswith("NOT_SAME_TO_SPARK")

@@ -6,6 +6,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.checks import over
+from arctic_runtime.plan.written import write
 
 NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
 
@@ -14,15 +15,18 @@ NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
     ("check", "expected"),
     [
         ("id > 0", "`a0` > 0"),
-        ("(ID >= 1) and `from` <> 'green'", "(`a0` >= 1) AND `a1` <> 'green'"),
-        ("`a.b` is not null", "NOT `a2` IS NULL"),
+        ("(ID >= 1) and `from` <> 'green'", "(`a0` >= 1) AND (`a1` <> 'green')"),
+        ("`a.b` is not null", "`a2` IS NOT NULL"),
+        ("`from` <> 'O''Brien' and id > -128Y", "(`a1` <> 'O''Brien') AND (`a0` > (-128Y))"),
+        ("date_add(hour, 1, at) > now()", "DATE_ADD(hour, 1, `a4`) > NOW()"),
+        ("`from` rlike r'\\d+'", "`a1` RLIKE r'\\d+'"),
         ("at.city = 'id'", "`a4`.city = 'id'"),
         ("exists(tags, id -> id > 0)", "EXISTS(`a3`, id -> id > 0)"),
         ("from_unixtime(id) < '2030'", "FROM_UNIXTIME(`a0`) < '2030'"),
     ],
 )
 def test_columns_have_their_other_names_and_nothing_else_changes(check: str, expected: str) -> None:
-    assert over(check, NAMES).sql(dialect="spark") == expected
+    assert write(over(check, NAMES)) == expected
 
 
 @pytest.mark.parametrize(

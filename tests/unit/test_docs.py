@@ -376,6 +376,7 @@ def test_what_tables_keep_is_told_by_its_name() -> None:
             decide.TOTALS,
             decide.NO_TOTALS,
             decide.GIVEN_UP,
+            decide.JUDGED,
             TRIMMED,
             REPAIRED,
             AGES,

@@ -47,17 +47,18 @@ SURFACE = {
     "plan.cost": "AGAIN_SECONDS CHANGE_SECONDS Estimate FADES MANY_SCANS MERGED_SECONDS Past ROW_SECONDS RUN_SECONDS "
     "SCAN_SECONDS TRIED_WITHIN WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
-    "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK MODE NO_TOTALS QUERY REASON RESTORED RUN Request "
-    "SCHEMA_ONLY SESSION STARTED TOTALS check_table consumed decide last_load last_run said_again",
+    "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK JUDGED MODE NO_TOTALS QUERY REASON RESTORED RUN "
+    "Request SCHEMA_ONLY SESSION STARTED TOTALS check_table consumed decide last_load last_run "
+    "may_be_followed never_strict said_again",
     "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING WORTH_SHARE describe_expiry due expiry may_be_due",
-    "plan.fingerprint": "RULES fingerprint session_text settings_with_effect what_changed",
+    "plan.fingerprint": "RULES fingerprint judged session_text settings_with_effect what_changed",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
     "plan.increment": "CHANGELOG FEW_ROWS Increment LAID_OVER_ROWS LARGE_SOURCES MOST_CHANGED MOST_COMPARED "
     "MOST_GROUPS PAIRED_ROWS READ_AGAIN Upstreams WITNESS_TIMES analysis check_maintained increment is_appended "
     "is_keyed known_sizes tells_old_rows untold without_totals",
     "plan.incremental.analyse": "Analysed analyse",
     "plan.incremental.bounds": "Bound condition is_bounded joined narrowed",
-    "plan.incremental.functions": "check_functions is_aggregate is_generator parse value_when_empty",
+    "plan.incremental.functions": "check_functions is_aggregate is_generator parse read value_when_empty",
     "plan.incremental.joins": "NO_NODES Placement describe_joins",
     "plan.incremental.maintain": "AFFECTED Deltas Facts Maintenance Units maintain",
     "plan.incremental.numbers": "added_type decimal digits is_whole multiplied_type sum_type wider",
@@ -86,7 +87,7 @@ SURFACE = {
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trim": "KEPT_AGES TRIMS is_due kept_ages trim",
     "plan.trees": "Partition Unit bucket_counts in_tree main_depth units",
-    "plan.written": "ArcticSpark Generator Parser Tokenizer WRITTEN literals tokens write",
+    "plan.written": "ArcticSpark Generator Parser Tokenizer WRITTEN WRITTEN_VERSION literals tokens write",
     "plan.settle": "FOLD_COMMITS FOLD_FRACTION MERGED_ROWS MOST_RELAXED relaxation settle stale_branches",
 }
 WITHOUT_SPARK = (

@@ -199,6 +199,8 @@ def test_the_position_of_an_event_is_selected_beside_what_the_user_wrote(sql: st
         f"from {C} select a",
         f"select * from {C}",
         f"select e.* from {C} e",
+        f"select e.from, a from {C} e",
+        f"select a as from from {C}",
         f"select a, * from {C}",
         f"select x from {C} lateral view explode(xs) t as x",
         f"select x from {C}, lateral explode(xs) t(x)",

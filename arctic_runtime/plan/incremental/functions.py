@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
 from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.plan.incremental.expressions import parts
@@ -103,7 +103,7 @@ class _Parser(Parser):
 def parse(sql: str) -> exp.Query:
     """The one query of a text; NotMaintained where it is none, or not understood."""
     try:
-        found = _Parser(dialect=ArcticSpark()).parse(_supported(tokens(sql)), sql)
+        found = read(sql)
     except SqlglotError as error:
         raise NotMaintained("UNPARSED", f"the SQL is not understood: {str(error).splitlines()[0]}") from error
     statements = [statement for statement in found if statement is not None]
@@ -111,18 +111,22 @@ def parse(sql: str) -> exp.Query:
         raise NotMaintained("UNPARSED", "the SQL is not one query")
     query = statements[0]
     for node in parts(query):
-        node.pop_comments()
-        _mark_unit(node)
         _name_fields(node)
         _check_variables(node)
         _check_read(node)
     return query
 
 
-def _supported(found: list[Token]) -> list[Token]:
+def read(sql: str) -> list[exp.Expr | None]:
+    """The statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
+    found = tokens(sql)
     if any(token.token_type == TokenType.PIPE_GT for token in found):
         raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
-    return found
+    statements = _Parser(dialect=ArcticSpark()).parse(found, sql)
+    for node in (part for statement in statements if statement is not None for part in parts(statement)):
+        node.pop_comments()
+        _mark_unit(node)
+    return statements
 
 
 def _check_read(node: exp.Expr) -> None:

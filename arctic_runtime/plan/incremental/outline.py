@@ -25,6 +25,7 @@ from arctic_runtime.plan.incremental.tree import (
     Window,
     children,
 )
+from arctic_runtime.plan.written import write
 
 
 def outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:
@@ -82,5 +83,5 @@ def _shown(expression: exp.Expr) -> str:
     def renamed(node: exp.Expr) -> exp.Expr:
         return exp.column(_plain(node.name)) if isinstance(node, exp.Column) else node
 
-    text = expression.transform(renamed).sql(dialect="spark")
+    text = write(expression.transform(renamed))
     return text if len(text) <= 100 else f"{text[:97]}..."
