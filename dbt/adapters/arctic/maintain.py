@@ -21,6 +21,7 @@ from arctic_runtime.pins import Pins
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
 from dbt.adapters.arctic.constraints import warn_of_others
+from dbt.adapters.arctic.dbt_keys import dbt_keys
 from dbt.adapters.arctic.messages import message_of
 
 if TYPE_CHECKING:
@@ -33,40 +34,6 @@ logger = AdapterLogger("Arctic")
 
 MATERIALIZATION = "arctic"
 
-_DBT_KEYS = frozenset(
-    {
-        "access",
-        "alias",
-        "batch_size",
-        "begin",
-        "catalog_name",
-        "column_types",
-        "concurrent_batches",
-        "contract",
-        "database",
-        "docs",
-        "enabled",
-        "event_time",
-        "freshness",
-        "full_refresh",
-        "grants",
-        "group",
-        "incremental_strategy",
-        "lookback",
-        "materialized",
-        "meta",
-        "packages",
-        "persist_docs",
-        "post-hook",
-        "pre-hook",
-        "quoting",
-        "schema",
-        "sql_header",
-        "submission_method",
-        "static_analysis",
-        "tags",
-    }
-)
 _WITHOUT_MEANING: Mapping[str, str] = {
     "incremental_strategy": "what changed is worked out from the query",
     "file_format": "tables are Iceberg tables",
@@ -194,7 +161,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
     return Model(
         table=table_name(relation),
         sql=sql.strip().rstrip(";"),
-        config=configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS),
+        config=configure(written_keys(node), str(node["unique_id"]), dbt_keys()),
         not_null=_not_null(node),
         checks=_checks(node),
         contract=_contract(node),
@@ -258,7 +225,7 @@ def check_manifest(nodes: Iterable[Any]) -> None:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                configure(written_keys(checked), node.unique_id, _DBT_KEYS)
+                configure(written_keys(checked), node.unique_id, dbt_keys())
                 _not_null(checked)
                 warn_of_others([constraint for constraint, _ in _declared(checked)])
             except ConfigError as error:
@@ -293,7 +260,7 @@ def _declared(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str
 
 def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:
     names: list[str] = []
-    key = configure(written_keys(node), str(node["unique_id"]), _DBT_KEYS).primary_key
+    key = configure(written_keys(node), str(node["unique_id"]), dbt_keys()).primary_key
     for kind, columns, _ in _constraints(node):
         if kind == "primary_key" and set(columns) - set(key):
             raise ConfigError(
