@@ -172,6 +172,7 @@ class Profile:
             "spark.app.name": "dbt-arctic",
             "spark.sql.defaultCatalog": self.catalog,
             "spark.sql.session.timeZone": "UTC",
+            **_PINNED,
             # Else pyspark asks where in a program each expression was made: five times what the expression costs.
             "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.ui.enabled": "false",
@@ -192,6 +193,7 @@ class Profile:
             **_STORAGE_PARTITIONED_JOINS,
             "spark.sql.defaultCatalog": self.catalog,
             "spark.sql.session.timeZone": "UTC",
+            **_PINNED,
             **self.settings,
         }
 
@@ -339,7 +341,20 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
             )
 
 
+_PINNED = {"spark.sql.parser.escapedStringLiterals": "false"}
+"""What statements of ours are written for: with another value a text in them would end where it does not."""
+
+
 def _check_settings(settings: Mapping[str, str]) -> None:
+    for key, value in _PINNED.items():
+        if settings.get(key, value).strip().lower() != value:
+            raise _refusal(
+                f"'{key}' can't be set",
+                "server_side_parameters",
+                f"{key}: {value}, as it is without it",
+                repr(settings[key]),
+                "remove it, and write r'…' for texts in which a backslash stands for itself",
+            )
     for key in settings:
         if not key.startswith("spark."):
             raise _refusal(

@@ -78,11 +78,12 @@ def test_other_rules_compute_tables_in_full_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
-    """What has is the zone that each profile sets, the catalog of names without one, and settings of its own."""
+    """What has is what each profile sets of zone and texts, the catalog of plain names, and settings of its own."""
     own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
     profile = Profile.embedded("/tmp/lake", settings=own)
     kept = {
         "spark.sql.defaultCatalog": "lake",
+        "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timestampType": "TIMESTAMP_NTZ",
     }
