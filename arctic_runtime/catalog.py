@@ -5,6 +5,7 @@ Everything here goes through pyiceberg, so that asking what exists takes millise
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arctic_runtime.config import masked
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.foreign_types import foreign_name, readable
 from arctic_runtime.model.types import array_text, map_text, struct_text
 
 if TYPE_CHECKING:
@@ -122,8 +124,11 @@ class CatalogReader:
         return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "view")
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError where there is none."""
-        return self._ask(f"load table {namespace}.{name}", lambda: self.catalog.load_table((namespace, name)))
+        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError where there is none.
+
+        Columns of types that pyiceberg does not know have one that `foreign_types` knows.
+        """
+        return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
     def load_view(self, namespace: str, name: str) -> RelationInfo:
         """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError where there is none."""
@@ -180,33 +185,70 @@ class CatalogReader:
         with self._sql_engine().connect() as connection:
             return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
 
+    def _load_table(self, namespace: str, name: str) -> Table:
+        from pydantic import ValidationError
+        from pyiceberg.exceptions import ValidationError as MetadataError
+
+        try:
+            return self.catalog.load_table((namespace, name))
+        except (ValidationError, MetadataError) as error:
+            if self._is_sql:
+                return self._table_of_foreign_types(namespace, name)
+            raise CatalogError(
+                f"{namespace}.{name} can't be read without Spark.\n  expected: columns of types that pyiceberg knows\n"
+                f"  found: {_unread(error)}\n"
+                "  what to do: read it through a table or an Iceberg view without that column"
+            ) from error
+
+    def _table_of_foreign_types(self, namespace: str, name: str) -> Table:
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.io import load_file_io
+        from pyiceberg.table import Table
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        location = self._metadata_location(namespace, name, ("TABLE", None))
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        metadata = TableMetadataUtil.parse_obj(readable(json.loads(self._metadata_text(location))))
+        file_io = load_file_io({**self.catalog.properties, **metadata.properties}, location)
+        return Table((namespace, name), metadata, location, file_io, self.catalog)
+
     def _view_metadata(self, namespace: str, name: str) -> ViewMetadata:
         if self._is_sql:
             return self._view_metadata_of_sql(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
 
     def _view_metadata_of_sql(self, namespace: str, name: str) -> ViewMetadata:
-        from pyiceberg.catalog.sql import IcebergTables
         from pyiceberg.exceptions import NoSuchViewError
-        from pyiceberg.io import load_file_io
-        from pyiceberg.serializers import Compressor
         from pyiceberg.view.metadata import ViewMetadata
-        from sqlalchemy import select
+
+        location = self._metadata_location(namespace, name, ("VIEW",))
+        if location is None:
+            raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
+        return ViewMetadata.model_validate(readable(json.loads(self._metadata_text(location))))
+
+    def _metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import or_, select
 
         query = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == self.profile.catalog,
             IcebergTables.table_namespace == namespace,
             IcebergTables.table_name == name,
-            IcebergTables.iceberg_type == "VIEW",
+            or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
         )
         with self._sql_engine().connect() as connection:
             location = connection.execute(query).scalar()
-        if location is None:
-            raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
+        return None if location is None else str(location)
+
+    def _metadata_text(self, location: str) -> bytes:
+        from pyiceberg.io import load_file_io
+        from pyiceberg.serializers import Compressor
+
         file_io = load_file_io(properties=self.catalog.properties, location=location)
         decompressed = Compressor.get_compressor(location).stream_decompressor
         with file_io.new_input(location).open() as stream, decompressed(stream) as content:
-            return ViewMetadata.model_validate_json(content.read())
+            return content.read()
 
     def _sql_engine(self) -> Any:
         from pyiceberg.catalog.sql import SqlCatalog
@@ -301,6 +343,8 @@ def spark_type(iceberg_type: IcebergType) -> str:
             return struct_text((field.name, spark_type(field.field_type)) for field in fields)
         case types.FixedType():
             return "binary"
+        case types.GeometryType() if (foreign := foreign_name(iceberg_type)) is not None:
+            return foreign
         case _ if str(iceberg_type) in _PLAIN_TYPES:
             return _PLAIN_TYPES[str(iceberg_type)]
         case _:
@@ -342,6 +386,12 @@ def _table_info(namespace: str, name: str, table: Table) -> RelationInfo:
         rows=_live_rows(summary) if snapshot else 0,
         bytes=int(summary["total-files-size"]) if "total-files-size" in summary else None,
     )
+
+
+def _unread(error: Exception) -> str:
+    """What a library that checks metadata says of the first part that it does not read."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line.startswith("Value error")), lines[0])
 
 
 def _live_rows(summary: dict[str, str]) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog import CatalogReader, spark_type
+from arctic_runtime.catalog import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState
 from arctic_runtime.model.columns import Column, Names, same_name
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
 
 KIND = "arctic.kind"
 CLONE = "clone"
@@ -409,7 +410,15 @@ def _live_rows(summary: Mapping[str, str]) -> int:
 
 
 def _columns(schema: Schema) -> tuple[Column, ...]:
-    return tuple(Column(field.name, spark_type(field.field_type)) for field in schema.fields)
+    return tuple(Column(field.name, _spark_type(field.field_type)) for field in schema.fields)
+
+
+def _spark_type(kind: IcebergType) -> str:
+    """A column of a type that Spark has no name for only matters to a query that reads it, and Spark refuses that."""
+    try:
+        return spark_type(kind)
+    except UnsupportedType:
+        return "unsupported"
 
 
 def _formerly(table: Table) -> dict[int, Names]:

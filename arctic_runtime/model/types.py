@@ -125,6 +125,11 @@ def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
             return Struct(tuple((own, map_primitives(of, change)) for own, of in fields))
 
 
+def has_variant(kind: Type) -> bool:
+    """Whether there is a variant in a type, or it is one."""
+    return any(leaf.text == "variant" for leaf in primitives(kind))
+
+
 def read_type(text: str) -> Type:
     """A type from its text; raises ValueError for what is none, so that no text passes for more than a type."""
     reader = _Reader(text)

@@ -11,7 +11,7 @@ from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, sam
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import REPAIRED, SourceState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import has_map, read_type
+from arctic_runtime.model.types import has_map, has_variant, read_type
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
 from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
@@ -425,13 +425,16 @@ def _only_appends(state: SourceState, window: Window) -> bool:
 
 
 def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
-    """Rows with maps can't be counted, so what came and went is not told of tables that don't tell it themselves."""
+    """Raises NotMaintained where a table has changed whose rows, in what is read of them, can't be compared."""
     for scan in found:
         state = upstreams.states[str(scan.source)]
         assert state is not None
         fields = [find_column(state.columns, name) for _, name in scan.fields]
-        if scan.source in changed and any(part and has_map(read_type(part.type)) for part in fields):
-            raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a map is read of it")
+        kinds = [read_type(part.type) for part in fields if part]
+        found_kinds = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
+        refused = next((of for of, is_there in found_kinds.items() if is_there), None)
+        if scan.source in changed and refused:
+            raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a {refused} is read of it")
 
 
 def _check_cost(model: Model, state: SourceState, window: Window) -> None:

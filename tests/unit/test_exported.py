@@ -37,8 +37,8 @@ SURFACE = {
     "MergeBase Mode Reason ReplaceView Step describe",
     "model.table": "Changelog Compaction FormatVersion Input Merge Model ModelConfig OnConfigurationChange OnMatch "
     "OnSchemaChange Refresh Retention Transform Unit VERSIONS_SECONDS",
-    "model.types": "Array Map Primitive Struct Type array_text field_names has_map map_primitives map_text parts "
-    "plain_name primitives quoted_name read_type struct_text type_text walk_type",
+    "model.types": "Array Map Primitive Struct Type array_text field_names has_map has_variant map_primitives map_text "
+    "parts plain_name primitives quoted_name read_type struct_text type_text walk_type",
     "model.version": "Version Window decode_versions encode_versions",
     "plan.checks": "over",
     "plan.compaction": "SHOWN_NODES SMALL_FILE_BYTES compaction describe_plan done_by is_worth_a_look plan_waste "

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DecimalType,
     FixedType,
@@ -24,6 +25,7 @@ from arctic_runtime import catalog, config
 from arctic_runtime.catalog import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.config import Profile
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.foreign_types import readable
 
 
 @pytest.fixture
@@ -114,3 +116,21 @@ def test_types_have_sparks_names(iceberg_type: IcebergType, expected: str) -> No
 def test_a_type_that_spark_does_not_read_is_told() -> None:
     with pytest.raises(UnsupportedType):
         spark_type(TimeType())
+
+
+def test_a_type_that_pyiceberg_does_not_know_keeps_its_name() -> None:
+    fields = [
+        {"id": 1, "name": "id", "type": "int", "required": True},
+        {"id": 2, "name": "v", "type": "variant", "required": False},
+        {
+            "id": 3,
+            "name": "l",
+            "type": {"type": "list", "element-id": 4, "element": "variant", "element-required": False},
+            "required": False,
+        },
+    ]
+    schema = {"type": "struct", "schema-id": 0, "fields": fields}
+    (found,) = readable({"schemas": [schema], "other": "variant"})["schemas"]
+    columns = Schema.model_validate(found).fields
+    assert [spark_type(field.field_type) for field in columns] == ["int", "variant", "array<variant>"]
+    assert readable({"schemas": [schema], "other": "variant"})["other"] == "variant"

@@ -1,0 +1,53 @@
+"""Metadata of tables with columns of types that pyiceberg does not know, such as `variant`.
+
+It refuses such a table as a whole, though a query may not read the column at all. So those types are written into the
+metadata as a geometry of a reference system of our own, which names them; nobody reads such a column by pyiceberg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType
+
+_SYSTEM = "arctic:"
+_NESTED = ("type", "element", "key", "value")
+
+
+def readable(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a table or a view, as JSON, with the types of its columns as pyiceberg can read them."""
+    schemas = [_readable(schema) for schema in metadata.get("schemas", ())]
+    own = {"schema": _readable(metadata["schema"])} if "schema" in metadata else {}
+    return {**metadata, "schemas": schemas, **own}
+
+
+def _readable(schema: dict[str, Any]) -> dict[str, Any]:
+    found = {part: _readable_type(schema[part]) for part in _NESTED if part in schema}
+    fields = {"fields": [_readable(field) for field in schema["fields"]]} if "fields" in schema else {}
+    return {**schema, **found, **fields}
+
+
+def _readable_type(kind: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(kind, dict):
+        return _readable(kind)
+    return kind if _is_known(kind) else f"geometry('{_SYSTEM}{kind}')"
+
+
+def _is_known(kind: str) -> bool:
+    from pydantic import ValidationError
+    from pyiceberg.types import IcebergType
+
+    try:
+        IcebergType.model_validate(kind)
+    except ValidationError:
+        return kind in ("struct", "list", "map")
+    return True
+
+
+def foreign_name(kind: IcebergType) -> str | None:
+    """What a type is called that pyiceberg does not know; None for one that it knows."""
+    from pyiceberg.types import GeometryType
+
+    is_foreign = isinstance(kind, GeometryType) and kind.crs.startswith(_SYSTEM)
+    return kind.crs.removeprefix(_SYSTEM) if is_foreign and isinstance(kind, GeometryType) else None
