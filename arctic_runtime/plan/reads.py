@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,6 +34,7 @@ UNSTABLE = frozenset(
         "LOCALTIMESTAMP",
         "MONOTONICALLY_INCREASING_ID",
         "NOW",
+        "PYTHON_WORKER_LOGS",
         "RAND",
         "RANDN",
         "RANDOM",
@@ -46,9 +48,21 @@ UNSTABLE = frozenset(
         "UNIFORM",
         "USER",
         "UUID",
+        "VERSION",
     }
 )
 """What may answer differently although its arguments are the same: it depends on the moment, the session, or chance."""
+
+_CLOCK_WORD = re.compile(r"[\s\x00-\x20]*(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+"""Behind it may stand a time zone."""
+
+_TIME_ALONE = re.compile(r"\s*T?\d{1,2}:\d|\s*T\d", re.IGNORECASE)
+
+_MAKE_MOMENTS = frozenset(
+    {"DATE", "TIMESTAMP", "TO_DATE", "TS_OR_DS_TO_DATE", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "TO_TIMESTAMP_NTZ"}
+)
+
+_TEXTS = frozenset({"LOWER", "LCASE", "UPPER", "UCASE", "INITCAP", "TRIM", "CONCAT", "SUBSTRING", "SUBSTR"})
 
 _GENERATORS = frozenset(
     {
@@ -208,7 +222,68 @@ def _unstable_functions(tree: exp.Expr) -> set[str]:
     names = {name for function in tree.find_all(exp.Func) for name in function_names(function)}
     if tree.find(exp.TableSample):
         names.add("TABLESAMPLE")
-    return names & UNSTABLE
+    words = (clock_word(part) for part in tree.walk())
+    return names & UNSTABLE | {f"'{word}'" for word in words if word}
+
+
+def clock_word(part: exp.Expr) -> str | None:
+    """What of an expression means another moment in every run, in upper case; None for what has no such meaning.
+
+    Spark takes `today` for a date wherever a constant text becomes one: in `date 'today'`, and in `day < 'today'`,
+    where nothing in the text says so. So a text is one of these words unless it is clear that it stays a text. A time
+    alone, as in `timestamp '10:00'`, is one of the day of the run, and what a text is made of is not looked into.
+    """
+    if isinstance(part, exp.Literal) and part.is_string:
+        found = _CLOCK_WORD.match(part.name)
+        return found[1].upper() if found and not _stays_text(part) else None
+    made = _made_moment(part)
+    if isinstance(made, exp.Literal):
+        return made.name.strip().upper() if made.is_string and _TIME_ALONE.match(made.name) else None
+    is_made_up = isinstance(made, exp.DPipe) or (isinstance(made, exp.Func) and "CONCAT" in function_names(made))
+    return made.sql(dialect="spark").upper() if made is not None and is_made_up and not made.find(exp.Column) else None
+
+
+def _made_moment(part: exp.Expr) -> exp.Expr | None:
+    """What a date or a time is made of by a part of an expression; None for any other part."""
+    if isinstance(part, exp.Cast):
+        return part.this.unnest() if part.is_type(*exp.DataType.TEMPORAL_TYPES) else None
+    if not isinstance(part, exp.Func) or _MAKE_MOMENTS.isdisjoint(function_names(part)):
+        return None
+    given = part.expressions if isinstance(part, exp.Anonymous) else [part.this]
+    return given[0].unnest() if given else None
+
+
+def _stays_text(literal: exp.Expr) -> bool:
+    """Whether a text is selected as it is, joined to others, or compared with what is a text for certain."""
+    parent = literal.parent
+    match parent:
+        case None | exp.Select() | exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
+            return True
+        case exp.Alias() | exp.Paren():
+            return _stays_text(parent)
+        case exp.If() | exp.Case():
+            case = parent if isinstance(parent, exp.Case) else parent.parent
+            return isinstance(case, exp.Case) and literal.arg_key in ("true", "default") and _gives_texts(case)
+        case exp.EQ() | exp.NEQ() | exp.NullSafeEQ():
+            return _is_text(parent.left) or _is_text(parent.right)
+        case exp.In():
+            return _is_text(parent.this)
+        case _:
+            return False
+
+
+def _gives_texts(case: exp.Case) -> bool:
+    results = [*(part.args["true"] for part in case.args["ifs"]), case.args.get("default")]
+    return all(part is None or isinstance(part, exp.Null | exp.Literal) for part in results) and _stays_text(case)
+
+
+def _is_text(value: exp.Expr) -> bool:
+    """Whether an expression, which is no constant, gives a text whatever it is applied to."""
+    bare = value.unnest()
+    if isinstance(bare, exp.Cast):
+        return bare.is_type(*exp.DataType.TEXT_TYPES)
+    is_call = isinstance(bare, exp.Func) and not _TEXTS.isdisjoint(function_names(bare))
+    return (is_call or isinstance(bare, exp.DPipe)) and bare.find(exp.Column) is not None
 
 
 def function_names(function: exp.Func) -> list[str]:

@@ -78,7 +78,7 @@ SURFACE = {
     "plan.layout": "KEPT_METADATA LAYOUT MAX_NODES NEWEST_FORMAT ROW_GROUP_BYTES ROW_GROUP_PROPERTY ROW_GROUP_SHARE "
     "SMALL_NODE_BYTES TARGET_PROPERTY format_of is_laid_out lacking laid_out_anew layout_text "
     "node_count row_group_bytes",
-    "plan.reads": "Reads UNSTABLE function_names reads with_position",
+    "plan.reads": "Reads UNSTABLE clock_word function_names reads with_position",
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.savepoint": "dropped find_savepoint savepoint",

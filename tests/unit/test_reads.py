@@ -142,6 +142,46 @@ def test_an_answer_that_changes_by_itself_is_unstable_by_name(expression: str, u
     assert unstable in reads(f"with c as (select * from a where x = {expression}) select 1 from c", "l", "s").unstable
 
 
+@pytest.mark.parametrize(
+    ("condition", "word"),
+    [
+        ("day < 'today'", "'TODAY'"),
+        ("cast(day as date) >= ' Yesterday UTC'", "'YESTERDAY'"),
+        ("day = date 'tomorrow'", "'TOMORROW'"),
+        ("ts < timestamp 'now'", "'NOW'"),
+        ("day between 'yesterday' and last", "'YESTERDAY'"),
+        ("day in ('today', '2020-01-01')", "'TODAY'"),
+        ("coalesce(day, 'today') > x", "'TODAY'"),
+        ("x = case when a then 'today' else day end", "'TODAY'"),
+        ("to_date('today+01:00') = day", "'TODAY'"),
+        ("ts > timestamp '10:11:12'", "'10:11:12'"),
+        ("ts > to_timestamp('T10:11')", "'T10:11'"),
+        ("day = to_date(concat('to', 'day'))", "'CONCAT('TO', 'DAY')'"),
+    ],
+)
+def test_a_text_that_may_mean_the_moment_is_unstable(condition: str, word: str) -> None:
+    assert reads(f"select x from a where {condition}", "lake", "dwd").unstable == (word,)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'today'",
+        "case when x > 1 then 'today' else 'later' end",
+        "lower(state) = 'today'",
+        "cast(state as string) in ('now', 'then')",
+        "state like 'now%'",
+        "'now' || state",
+        "state = 'todays'",
+        "date 'epoch'",
+        "date_format(ts, 'HH:mm') > '10:00'",
+        "cast(concat(state, '-01-01') as date)",
+    ],
+)
+def test_a_text_that_stays_one_is_stable(expression: str) -> None:
+    assert reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
+
+
 def test_a_sample_is_unstable() -> None:
     assert reads("select * from a tablesample (5 percent)", "lake", "dwd").unstable == ("TABLESAMPLE",)
 

@@ -19,11 +19,10 @@ from sqlglot.tokens import TokenType
 from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.plan.incremental.expressions import parts
 from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.reads import UNSTABLE, function_names
+from arctic_runtime.plan.reads import UNSTABLE, clock_word, function_names
 from arctic_runtime.plan.written import ArcticSpark, Parser, tokens
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
-_CLOCK_WORDS = frozenset({"NOW", "TODAY", "TOMORROW", "YESTERDAY"})
 
 _KNOWN = AGGREGATES | GENERATORS | SCALARS | WINDOW_FUNCTIONS
 
@@ -142,6 +141,9 @@ def _check_read(node: exp.Expr) -> None:
 def check_functions(expression: exp.Expr) -> None:
     """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
     for node in parts(expression):
+        word = clock_word(node)
+        if word is not None:
+            raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may mean another moment in every run")
         if isinstance(node, exp.Func):
             _check(node)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
@@ -182,8 +184,6 @@ def value_when_empty(call: exp.Expr) -> exp.Expr | None:
 
 def _check(function: exp.Func) -> None:
     names = set(function_names(function))
-    if _reads_clock(function):
-        raise NotMaintained("NON_DETERMINISTIC", f"'{function.this.name}' means another moment in every run")
     if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
         raise NotMaintained(
             "NON_DETERMINISTIC",
@@ -196,14 +196,6 @@ def _check(function: exp.Func) -> None:
             "UNKNOWN_FUNCTION",
             f"{_shown(function)} is none of Spark's functions",
         )
-
-
-def _reads_clock(function: exp.Func) -> bool:
-    """`date 'today'` and the like, which Spark turns into the moment of the run."""
-    if not isinstance(function, exp.Cast):
-        return False
-    word = function.this
-    return isinstance(word, exp.Literal) and word.is_string and word.name.strip().upper() in _CLOCK_WORDS
 
 
 def _check_variables(function: exp.Expr) -> None:
