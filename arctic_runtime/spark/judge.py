@@ -98,7 +98,10 @@ def _compared(spark: SparkSession, sql: str, written: str) -> Verdict:
 
 
 def _fields(frame: DataFrame) -> list[str]:
-    return [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields]
+    """Types and names of columns; a name that Spark makes of an expression is not one that anybody gave."""
+    return [
+        f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
+    ]
 
 
 def _plans(spark: SparkSession, sql: str) -> dict[str, str]:

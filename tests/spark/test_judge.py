@@ -45,6 +45,8 @@ FAITHFUL = [
     "select count(*) filter (where id > 1) as a, first(id) ignore nulls as b, max(struct(id, g)).g as c from judged",
     "select transform(array(id), x -> x + 1) as a, named_struct('a', id).a as b, array(id)[0] as c from judged",
     "select id from judged j where exists (select 1 from judged k where k.id = j.id) and g not in (select 1)",
+    "select position('a' in name), extract(week from ts), substr(name, 1) from judged",
+    "select first_value(id), var_samp(id), approx_top_k(id, 2) from judged",
     "select id from judged union select g from judged except select 1 intersect select 2",
 ]
 

@@ -51,6 +51,7 @@ _EMPTY_IS_NULL = (
 _LOSSY = frozenset(
     {
         "APPROX_PERCENTILE",
+        "APPROX_TOP_K",
         "LISTAGG",
         "MAX_BY",
         "MIN_BY",
