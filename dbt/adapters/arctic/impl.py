@@ -39,6 +39,7 @@ from dbt.adapters.arctic.debug import report
 from dbt.adapters.arctic.docs_catalog import catalog_table, single_table
 from dbt.adapters.arctic.handle import SessionHandle
 from dbt.adapters.arctic.identifiers import quoted, unquoted
+from dbt.adapters.arctic.readers import Readers
 from dbt.adapters.arctic.relation import ArcticRelation
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class ArcticAdapter(SparkAdapter):
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
         self._nodes: tuple[Any, ...] = ()
+        self._readers = Readers((), ())
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # pyiceberg warns of files it can't warn anybody about here.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
@@ -131,6 +133,7 @@ class ArcticAdapter(SparkAdapter):
         """dbt calls this with the whole manifest when a project was parsed, so that is when models are checked."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
+        self._readers = Readers(self._nodes, getattr(macro_resolver, "sources", {}).values())
         maintenance.check_manifest(self._nodes)
 
     @available.parse(lambda *_a, **_k: "")
@@ -164,8 +167,9 @@ class ArcticAdapter(SparkAdapter):
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql)
-            readers = maintenance.project_tables(self._nodes)
-            return maintenance.run(model, self.catalog_reader, self.spark_session, full_refresh, empty, readers)
+            return maintenance.run(
+                model, self.catalog_reader, self.spark_session, full_refresh, empty, self._readers.of
+            )
 
     @available.parse_none
     def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:

@@ -105,11 +105,11 @@ def run(
     session: Callable[[], SparkSession],
     full_refresh: bool,
     empty: bool,
-    readers: Iterable[TableName] = (),
+    readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
 ) -> ArcticResponse:
     """Brings a model's table up to date; starts Spark only where there is something to do.
 
-    `readers` are the models that may read the table; what they have yet to read does not expire after the run.
+    `readers` tells which models may read a table; what they have yet to read does not expire after the run.
     """
     request = Request(full_refresh=full_refresh, schema_only=empty)
     look = Look(model, reader, request, pins=_pins(get_invocation_id()))
@@ -127,7 +127,7 @@ def run(
     if outcome.mode == "unchanged":
         return response(outcome)
     failures = _upkeep(
-        model, {"compaction": lambda: compact_if_due(one), "expiry": lambda: expire_if_due(one, readers)}
+        model, {"compaction": lambda: compact_if_due(one), "expiry": lambda: expire_if_due(one, readers(model.table))}
     )
     return response(replace(outcome, timings=one.seconds()), failures)
 
@@ -182,11 +182,6 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
             f"{node['unique_id']}: --sample would delete the rows outside of the sample from the table that is there.\n"
             "  what to do: add --full-refresh if that is what you want, or run into another schema"
         )
-
-
-def project_tables(nodes: Iterable[Any]) -> tuple[TableName, ...]:
-    """The tables of all arctic models of a project."""
-    return tuple(node_table(node) for node in nodes if is_arctic(node))
 
 
 def node_table(node: Any) -> TableName:
