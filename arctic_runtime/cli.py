@@ -25,6 +25,7 @@ from arctic_runtime.model.compaction import CompactionMode, describe_compaction
 from arctic_runtime.model.names import named_table
 from arctic_runtime.model.step import describe
 from arctic_runtime.model.table import Model
+from arctic_runtime.observe import last_consumed, observe_own
 from arctic_runtime.plan.compaction import describe_plan, plan_waste
 from arctic_runtime.plan.configure import read_size
 from arctic_runtime.plan.expiry import describe_expiry
@@ -301,6 +302,25 @@ def _column_value(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _reset(desk: Desk) -> Answer:
+    """Says what goes and whom that concerns; it goes only where that is confirmed."""
+    from arctic_runtime.spark.reset import reset
+
+    run = desk.run(desk.project.one(desk.options.model))
+    table = run.model.table
+    readers = [of.table for of in desk.project.models if str(table) in last_consumed(desk.reader, of.table)]
+    own = reset(run) if desk.options.yes else observe_own(desk.reader, run.model)
+    verb = "dropped" if desk.options.yes else "to drop"
+    lines = [f"{verb}: {of.kind} {of.name}" for of in own] or [f"{table}: nothing was built"]
+    lines += [
+        f"read by {reader}: its next run computes everything once, and with `input: changes` needs --full-refresh"
+        for reader in readers
+    ]
+    if own and not desk.options.yes:
+        lines.append("nothing was dropped: all versions and change rows would be lost; add --yes to do it")
+    return Answer({"relations": [asdict(of) for of in own], "readers": [str(of) for of in readers]}, tuple(lines))
+
+
 def _savepoint(desk: Desk) -> Answer:
     from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
 
@@ -342,6 +362,7 @@ _COMMANDS: Mapping[str, Callable[[Desk], Answer]] = {
     "split": _split,
     "expire": _expire,
     "restore": _restore,
+    "reset": _reset,
     "savepoint": _savepoint,
     "overwrite": _overwrite,
 }
@@ -377,6 +398,7 @@ def _parser() -> argparse.ArgumentParser:
         ("expire", "let old snapshots go that nobody needs"),
         ("restore", "go back to an earlier version, as a new change"),
         ("savepoint", "give a version a name, which keeps it from expiry"),
+        ("reset", "drop everything that a model has made, so that its next run is its first"),
         ("overwrite", "say what all rows are as of a place in the order of events; later events still hold"),
     ):
         add(name, text).add_argument("model", metavar="MODEL")
@@ -430,6 +452,7 @@ def _changing(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="replace this partition alone; once for each column that the table is partitioned by",
     )
     overwrite.add_argument("--as-of", required=True, metavar="P", help="a value of the model's `sequence_by`")
+    commands["reset"].add_argument("--yes", action="store_true", help="do it; without, say what would go")
     savepoint.add_argument("name", metavar="NAME", help="of the savepoint")
     chosen = savepoint.add_mutually_exclusive_group()
     chosen.add_argument("--version", metavar="V", help=f"{known} (default: the newest)")

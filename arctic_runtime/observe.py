@@ -66,6 +66,16 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     )
 
 
+def observe_own(reader: CatalogReader, model: Model) -> tuple[Stranger, ...]:
+    """Every relation that a model has made, however it was configured then; its change table is the last."""
+    table = model.table
+    view = reader_view(reader, table) if _load(reader, table) is None else None
+    shown = [Stranger(table, "view")] if view is not None and view.head is not None else []
+    parts = ((table, "base"), (table.base, "base"), (table.totals, "totals"), (table.changes, "changes"))
+    loaded = [(name, kind, _load(reader, name)) for name, kind in parts]
+    return (*shown, *(Stranger(name, "table") for name, kind, of in loaded if of is not None and _is_kind(of, kind)))
+
+
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
     """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
 

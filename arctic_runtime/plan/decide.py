@@ -118,6 +118,15 @@ def last_load(changes: ChangeTableState | None) -> Commit | None:
     return next((commit for commit in runs if commit.summary.get(MODE) != SCHEMA_ONLY), None)
 
 
+def holds_nothing(model: Model, state: TableState) -> bool:
+    """Whether a new table could stand in a table's place without a loss: no row, ever, and no event that was read."""
+    changes, base = state.changes, state.base
+    if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
+        return False
+    has_read = model.config.input == "changes" and last_load(changes) is not None
+    return not has_read and (base is None or base.rows == 0)
+
+
 def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
     """The summary of the newest run that loaded data; None before the first."""
     last = last_load(changes)
@@ -163,7 +172,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
             f"  in the model: {key_text(model.config.primary_key)}\n"
             "  what to do: write the key as it is in the table; to have another one, give the model another alias, or "
-            "drop the table and its change table"
+            f"start the model over with `arctic reset {model.table.name} --yes`"
         )
 
 

@@ -40,6 +40,10 @@ NOT_KEYS = ("struct", "array", "map", "variant", "void", "interval")
 NOT_STORED = ("void", "interval", "variant")
 
 
+class TypeConflict(ConfigError):
+    """A column of the query has a type that the table's column can't take on."""
+
+
 def stored_type(spark_type: str) -> str:
     """The type that Iceberg keeps a Spark type as."""
     return type_text(map_primitives(read_type(spark_type), _stored))
@@ -130,18 +134,24 @@ def _widened(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
         if kept is None or kept.type == column.type or _fits(column.type, kept.type):
             continue
         if not _fits(kept.type, column.type):
-            raise ConfigError(
+            raise TypeConflict(
                 f"{model.table}: the type of column `{kept.name}` changed in a way that the table can't follow.\n"
-                f"  in the table: {kept.type}\n  in the query: {column.type}\n"
-                f"  what to do: cast it in the query, or give the column another name"
+                f"  in the table: {kept.type}\n  in the query: {column.type}\n  what to do: {_advice(model, kept.name)}"
             )
         if any(same_name(transform.column, kept.name) for transform in model.config.partition_by):
-            raise ConfigError(
-                f"{model.table}: column `{kept.name}` is in partition_by, so its type can't change from "
-                f"{kept.type} to {column.type}; cast it in the query"
+            raise TypeConflict(
+                f"{model.table}: column `{kept.name}` is in partition_by, so its type can't change.\n"
+                f"  in the table: {kept.type}\n  in the query: {column.type}\n  what to do: {_advice(model, kept.name)}"
             )
         widened.append(Column(kept.name, column.type))
     return widened
+
+
+def _advice(model: Model, column: str) -> str:
+    """A column of the key keeps its name, so only a new table can have it with another type."""
+    fixed = (*model.config.primary_key, *(transform.column for transform in model.config.partition_by))
+    rename = "" if any(same_name(column, part) for part in fixed) else ", give the column another name"
+    return f"cast it in the query{rename}, or start the model over with `arctic reset {model.table.name} --yes`"
 
 
 def _fits(narrow: str, wide: str) -> bool:

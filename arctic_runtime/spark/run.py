@@ -19,6 +19,7 @@ from arctic_runtime.model.state import REPAIRED, SourceState, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateChangeTable,
+    DropBase,
     EvolveSchema,
     describe,
 )
@@ -32,7 +33,7 @@ from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
 from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
 from arctic_runtime.plan.reads import with_position
-from arctic_runtime.plan.schema import check_query, plan_schema
+from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
 from arctic_runtime.plan.settle import settle, stale_branches
 from arctic_runtime.spark import events
 from arctic_runtime.spark.commit import SPARK_ERRORS, retried, set_properties, was_too_large_to_send
@@ -271,16 +272,29 @@ class Run(Look):
             perform(CreateChangeTable(model.table.changes, stored, seq_type), context)
             state = self.observe()
         assert state.changes is not None
-        own = [(model.table.changes, plain_columns(state.changes.columns), True)]
-        if state.base is not None:
-            own.append((model.base, state.base.columns, False))
-        steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
-        behind = [step for step in steps if not step.change.is_empty]
+        behind = self._evolution(context, state, stored)
         for step in behind:
             perform(step, context)
         if behind:
             state = self.observe()
         return replace(context, state=state), self.shape_of(state, stored)
+
+    def _evolution(self, context: Context, state: TableState, stored: tuple[Column, ...]) -> list[EvolveSchema]:
+        """What brings the columns to the query's; where they can't be and no row is there, the tables are made anew."""
+        model = self.model
+        assert state.changes is not None
+        own = [(model.table.changes, plain_columns(state.changes.columns), True)]
+        if state.base is not None:
+            own.append((model.base, state.base.columns, False))
+        try:
+            steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
+        except TypeConflict:
+            if not decisions.holds_nothing(model, state):
+                raise
+            for table in (model.base, model.table.changes):
+                perform(DropBase(table), context)
+            raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
+        return [step for step in steps if not step.change.is_empty]
 
     def shape_of(self, state: TableState, given: tuple[Column, ...]) -> Shape:
         """The shape of change rows of the table as it is, for a query with the columns `given`."""

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.state import TableState
 from arctic_runtime.spark.between import changes_between
+from arctic_runtime.spark.reset import reset
 from arctic_runtime.spark.restore import restore
 from tests.crash.dying import run_until
 from tests.spark.warehouse import Warehouse, refuse
@@ -180,3 +183,33 @@ def test_a_source_whose_columns_are_called_otherwise_is_followed_by_what_they_ar
     assert lake.run(model).mode == "incremental"
     assert lake.rows(model) == [(0, None), (1, 4)]
     assert lake.broken(model) == []
+
+
+@pytest.mark.parametrize("merge", ["on_read", "on_write"])
+def test_a_key_takes_another_type_where_no_row_is_there_or_the_model_is_started_over(
+    lake: Warehouse, merge: str
+) -> None:
+    def keyed_by(kind: str) -> Model:
+        return lake.model("m", f"select cast(id as {kind}) as id, v from {{s}}", primary_key="id", merge=merge)
+
+    down = lake.model("down", "select id, v from {m}", primary_key="id")
+    lake.load("s", [(1, 1), (2, 2)], "id int, v int")
+    lake.run(keyed_by("string"), schema_only=True)
+    assert lake.rows(keyed_by("string")) == []
+    assert lake.actions(lake.run(keyed_by("int"))) == (2, 0, 0)
+    lake.run(down)
+    for full_refresh in (False, True):
+        with pytest.raises(
+            ConfigError, match="cast it in the query, or start the model over with `arctic reset m --yes`"
+        ):
+            lake.run(keyed_by("string"), full_refresh=full_refresh)
+    assert lake.rows(keyed_by("int")) == [(1, 1), (2, 2)]
+    gone = reset(lake.make_run(keyed_by("string")))
+    assert gone[-1].name == keyed_by("int").table.changes
+    assert {of.kind for of in gone} == ({"table", "view"} if merge == "on_read" else {"table"})
+    assert (reset(lake.make_run(keyed_by("int"))), lake.state(keyed_by("int"))) == ((), TableState())
+    lake.run(keyed_by("bigint"))
+    outcome = lake.run(down)
+    assert (outcome.mode, outcome.reason, lake.actions(outcome)) == ("full", "SOURCE_REPLACED", (0, 0, 0))
+    for model in (keyed_by("bigint"), down):
+        assert lake.broken(model) == []

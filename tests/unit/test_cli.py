@@ -127,6 +127,16 @@ def test_an_unknown_model_exits_with_2_and_says_so_on_the_error_stream(arctic: A
     assert err == f"arctic {arguments[0]}: no arctic model is called odz; did you mean ods?\n"
 
 
+def test_a_reset_that_is_not_confirmed_says_what_would_go_and_who_reads_it(arctic: Arctic) -> None:
+    code, out, _ = arctic("reset", "ods")
+    assert code == 0
+    assert "to drop: table lake.dwd.ods__changes" in out
+    assert "read by lake.dwd.dwd: its next run computes everything once" in out
+    assert out.endswith("add --yes to do it\n")
+    assert arctic("reset", "ods")[1] == out
+    assert arctic("reset", "nothing")[:2] == (0, "lake.dwd.nothing: nothing was built\n")
+
+
 def test_tables_that_contradict_one_another_exit_with_1(arctic: Arctic, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise CorruptState("the base is ahead")

@@ -48,8 +48,8 @@ SURFACE = {
     "SCAN_SECONDS TRIED_WITHIN WORTH_SECONDS Way estimates",
     "plan.declared": "DECLARED DECLARED_PARTS Declared Part WHOLE describe_part read_part",
     "plan.decide": "CONSUMED Decision ESTIMATED GIVEN_UP HIGH_MARK JUDGED MODE NO_TOTALS QUERY REASON RESTORED RUN "
-    "Request SCHEMA_ONLY SESSION STARTED TOTALS check_table consumed decide last_load last_run "
-    "may_be_followed never_strict said_again",
+    "Request SCHEMA_ONLY SESSION STARTED TOTALS check_table consumed decide holds_nothing last_load "
+    "last_run may_be_followed never_strict said_again",
     "plan.expiry": "Needs TAG_SECONDS WORTH_EXPIRING WORTH_SHARE describe_expiry due expiry may_be_due",
     "plan.fingerprint": "RULES fingerprint judged session_text settings_with_effect what_changed",
     "plan.groups": "COMMIT_BYTES GROUP_BYTES GROUP_NODES OPEN_BYTES T groups",
@@ -82,7 +82,7 @@ SURFACE = {
     "plan.renewal": "HELD_BYTES MOST_PARTS PART_BYTES RENEWED_NODE_ROWS RENEWED_SHARE TASK_BYTES renewal",
     "plan.relevel": "ABOUT_TO Move SMALLEST_SHARE depth_after splits unites why_not_split",
     "plan.savepoint": "dropped find_savepoint savepoint",
-    "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED check_query plan_schema stored_type",
+    "plan.schema": "NOT_BUCKETS NOT_KEYS NOT_STORED TypeConflict check_query plan_schema stored_type",
     "plan.upkeep": "read_age read_compaction read_retention",
     "plan.split": "NO_TREE SIDE_BY_SIDE is_done moves_of relevels split worth_it",
     "plan.trim": "KEPT_AGES TRIMS is_due kept_ages trim",
