@@ -218,6 +218,14 @@ class CatalogReader:
             return self._view_metadata_of_sql(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
 
+    def view_file(self, namespace: str, name: str) -> str | None:
+        """The metadata file that a view is read from; None where there is no view, or the catalog names no file."""
+        if not self._is_sql:
+            return None
+        return self._ask(
+            f"look for view {namespace}.{name}", lambda: self._metadata_location(namespace, name, ("VIEW",))
+        )
+
     def _view_metadata_of_sql(self, namespace: str, name: str) -> ViewMetadata:
         from pyiceberg.exceptions import NoSuchViewError
         from pyiceberg.view.metadata import ViewMetadata

@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan
@@ -23,6 +24,8 @@ from arctic_runtime.spark.trim import keep_ages, trim
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""
+
+_FILES = "arctic_files_of_view"
 
 
 def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
@@ -128,13 +131,43 @@ def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, l
         )
     names = _tables(run, _built(run))
     before = run.now - datetime.timedelta(seconds=older_than_seconds)
-    return {str(of): _orphans(run.session(), of, before, remove) for of in names}
+    found = {str(of): _orphans(run.session(), of, before, remove) for of in names}
+    current = run.reader.view_file(run.model.table.schema, run.model.table.name)
+    if current is not None:
+        found[str(run.model.table)] = _orphans_of_view(run, current, before, remove)
+    return found
 
 
-def _orphans(spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool) -> list[str]:
+def _orphans_of_view(run: Run, current: str, before: datetime.datetime, remove: bool) -> list[str]:
+    """Old metadata files of a table's view, but for the `current` one that it is read from.
+
+    Iceberg leaves a file each time that a view is replaced. Its procedure for tables is given these files.
+    """
+    folder, _, kept = current.rpartition("/")
+    found = run.session().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
+    files = found.selectExpr("path AS file_path", "modificationTime AS last_modified")
+    return _orphans(run.session(), run.model.base, before, remove, files.where(~F.endswith("file_path", F.lit(kept))))
+
+
+def _orphans(
+    spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
+) -> list[str]:
+    """Old files that a table does not have: in its folder, or `among` files of one folder with their times."""
+    told = Sql("")
+    if among is not None:
+        first = among.select("file_path").first()
+        if first is None:
+            return []
+        among.createOrReplaceTempView(_FILES)
+        told = statement(
+            ", location => {folder}, file_list_view => {files}",
+            folder=text(str(first[0]).rpartition("/")[0]),
+            files=text(_FILES),
+        )
     call = statement(
         "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => TIMESTAMP {before}, "
-        "dry_run => {dry})",
+        "dry_run => {dry}{among})",
+        among=told,
         catalog=name(table.catalog),
         table=text(name(*table.parts)),
         before=text(before.isoformat(" ", "seconds")),

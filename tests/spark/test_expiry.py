@@ -246,3 +246,21 @@ def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake:
     assert restored in {snapshot for step in plan.steps for snapshot in step.snapshots}
     assert lake.broken(model) == []
     assert lake.left_out(model) == [f"the query gives the table: it was restored to version {good}"]
+
+
+def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_own_is_none(lake: Warehouse) -> None:
+    model = lake.model("m", SQL, primary_key="id", merge="on_read")
+    for number in range(4):
+        put(lake, model, {1: (1, "eu", number)})
+    current = lake.reader.view_file(lake.namespace, "m")
+    assert current is not None
+    folder = Path(current.removeprefix("file:")).parent
+    files = {file.name for file in folder.glob("*.metadata.json")}
+    assert expiry.orphan_files(lake.make_run(model), 86_400, remove=True)[str(model.table)] == []
+    for file in files:
+        os.utime(folder / file, (0, 0))
+    found = expiry.orphan_files(lake.make_run(model), 86_400, remove=True)[str(model.table)]
+    assert {Path(file).name for file in found} == files - {Path(current).name} != set()
+    assert [file.name for file in folder.glob("*.metadata.json")] == [Path(current).name]
+    assert lake.rows(model) == [(1, "eu", 3)]
+    assert lake.broken(model) == []
