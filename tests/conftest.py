@@ -27,12 +27,25 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+COUNTED = "counted"
+"""A property of a test: a line of what it compared and what was refused, shown at the end of the run."""
+
 LONGEST = ("tests/spark/test_maintained_models.py", "tests/spark/test_tpch.py", "tests/adapter/test_sample.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest goes first, so that no process works at it alone when all others have ended."""
     items.sort(key=lambda item: item.path.relative_to(config.rootpath).as_posix() not in LONGEST)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What suites compared, however their tests ended and in whichever process they ran."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, ())]
+    lines = [text for report in reports for name, text in report.user_properties if name == COUNTED]
+    if lines:
+        terminalreporter.section("compared to Spark")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

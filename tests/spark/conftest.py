@@ -12,10 +12,21 @@ from arctic_runtime.catalog import CatalogReader
 from arctic_runtime.config import Profile
 from arctic_runtime.spark import server
 from arctic_runtime.spark.session import SparkEnvironment
+from tests.spark.query_cases import TABLES
+from tests.spark.texts import Texts
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.timeType.enabled": "true",
+}
 
 _names = (f"ns{number}" for number in itertools.count(1))
 
@@ -58,3 +69,13 @@ def lake(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSessi
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return Warehouse(environment, reader, spark, namespace.split(".")[1])
+
+
+@pytest.fixture(scope="session")
+def texts(environment: SparkEnvironment) -> Iterator[Texts]:
+    """Compares queries to their trees, in a session whose plans are quick to make and to run over a few rows."""
+    session = environment.session()
+    for setting, value in QUICK.items():
+        session.conf.set(setting, value)
+    yield Texts.over(session, TABLES)
+    environment.discard(session)
