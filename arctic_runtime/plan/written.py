@@ -30,7 +30,7 @@ _SINGULAR_UNITS = ("NANOSECOND", "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE
 _UNITS = frozenset(name + end for name in (*_SINGULAR_UNITS, "QUARTER", "YEAR") for end in ("", "S"))
 
 _BINDING = {TokenType.PIPE: 1, TokenType.CARET: 2, TokenType.AMP: 3, TokenType.LT: 4, TokenType.GT: 4}
-"""How tightly operators on bits bind; shifts are two tokens each."""
+"""How tightly operators on bits bind; shifts are two tokens each, and `>>>` is three."""
 _SHIFTS: dict[TokenType, type[exp.Binary]] = {
     TokenType.LT: exp.BitwiseLeftShift,
     TokenType.GT: exp.BitwiseRightShift,
@@ -170,10 +170,14 @@ class Parser(SparkParser):
         while self._binding() >= least:
             token, binding = self._curr.token_type, self._binding()
             self._advance(2 if token in _SHIFTS else 1)
+            is_unsigned = token == TokenType.GT and self._match(TokenType.GT)
             right = self._parse_term()
             while self._binding() > binding:
                 right = self._bitwise(right, self._binding())
-            left = (_SHIFTS.get(token) or self.BITWISE[token])(this=left, expression=right)
+            if is_unsigned:
+                left = exp.Anonymous(this="SHIFTRIGHTUNSIGNED", expressions=[left, right])
+            else:
+                left = (_SHIFTS.get(token) or self.BITWISE[token])(this=left, expression=right)
         return left
 
     def _binding(self) -> int:

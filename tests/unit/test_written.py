@@ -38,6 +38,7 @@ SHAPES = {
     "1 & 2 >> 1": "1 & (2 >> 1)",
     "1 | 2 ^ 3 & 4 << 5": "1 | (2 ^ (3 & (4 << 5)))",
     "1 & 2 | 3": "(1 & 2) | 3",
+    "a & b >>> 2 >> 1": "a & (SHIFTRIGHTUNSIGNED(b, 2) >> 1)",
     "a + b || c": "(a + b) || c",
     "a || b collate utf8_lcase": "a || (b COLLATE utf8_lcase)",
     "a + b * c - d": "(a + (b * c)) - d",
