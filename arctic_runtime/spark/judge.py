@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName, named_table
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.incremental.functions import parse
@@ -36,6 +37,7 @@ _JUDGING = {
 _SECTION = re.compile(r"^== (\w+) Logical Plan ==\n(.*?)(?=^== (?:\w+ Logical|Physical) Plan ==$)", re.M | re.S)
 _NUMBER = re.compile(r"#(\d+)L?")
 _SHOWN = 200
+_CHECKED = "arctic_checked"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,24 @@ def check_same(spark: SparkSession, model: Model, views: Mapping[str, str]) -> N
         table = named_table(of, model.table)
         with _current(spark, table) if _has_short_names(parse(sql)) else nullcontext():
             _check(judge(spark, sql, table), f"the view {of}")
+
+
+def check_predicates(query: DataFrame, model: Model) -> None:
+    """Raises ConfigError where a contract's check is another one to Spark than the one that rows are held against."""
+    query.createOrReplaceTempView(_CHECKED)
+    for check in model.checks:
+        verdict = _judged_check(query.sparkSession, check)
+        if not verdict.is_same:
+            raise ConfigError(
+                f"{model.table}: a check constraint is read in two ways, so rows can't be held against it.\n"
+                f"  constraint: {check}\n  found: {verdict.because}\n"
+                "  what to do: write it in another way, or test it with a dbt test"
+            )
+
+
+def _judged_check(spark: SparkSession, check: str) -> Verdict:
+    select = statement("SELECT ({check}\n) AS held FROM {rows}", check=own_query(check), rows=name(_CHECKED))
+    return judge(spark, select)
 
 
 def _check(verdict: Verdict, what: str) -> None:

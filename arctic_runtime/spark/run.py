@@ -47,7 +47,7 @@ from arctic_runtime.spark.frames import (
     with_source_position,
 )
 from arctic_runtime.spark.integrity import broken_promises
-from arctic_runtime.spark.judge import check_same
+from arctic_runtime.spark.judge import check_predicates, check_same
 from arctic_runtime.spark.parallel import Parallel
 from arctic_runtime.spark.settings import settings
 from arctic_runtime.spark.statement import name
@@ -172,6 +172,7 @@ class Run(Look):
             columns = columns_of(query)
             stored = events.stored_columns(self.model, columns)
             check_query(self.model, columns, stored)
+            self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
             context, shape = self._prepared(context, columns, stored)
         assert context.state.changes is not None
@@ -204,6 +205,12 @@ class Run(Look):
                 if decision.increment is None or not was_too_large_to_send(error):
                     raise
             return append(replace(decision, increment=untold(decision.increment)), is_told=False)
+
+    def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
+        """Has Spark read the contract's checks where the last run had others."""
+        last = decisions.last_run(context.state.changes) or {}
+        if self.model.checks and last.get(decisions.QUERY) != fingerprint(self.model, upstreams):
+            check_predicates(query, self.model)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark reads the query as its analysis does, which it is asked once.

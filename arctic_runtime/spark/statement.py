@@ -66,7 +66,7 @@ def expression(of: exp.Expr) -> Sql:
 
 
 def own_query(sql: str) -> Sql:
-    """The query of a model or of a view, which is SQL as it stands."""
+    """The query of a model or of a view, or a check of a contract, which is SQL as it stands."""
     return Sql(sql)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlglot import exp
 
-from arctic_runtime.errors import PlanError
+from arctic_runtime.errors import ConfigError, PlanError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint
@@ -206,3 +206,18 @@ def test_a_column_of_another_type_than_the_querys_is_never_written(
     assert "column n is a int in the query" in outcome.because
     assert lake.rows(model) == [(1, 1), (2, 2)]
     assert summary(lake, model)[GIVEN_UP].startswith("NOT_SAME_TO_SPARK")
+
+
+def test_a_check_that_is_another_one_to_spark_is_refused_and_nothing_is_written(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.load("s", [(1, "O'Brien"), (2, "b")], "id int, v string")
+    checks = ("v <> 'O''Neil' -- never", "id < 3L and v rlike '[a-zA-Z]'")
+    good = lake.model("m", "select id, v from {s}", primary_key="id", checks=checks)
+    assert lake.actions(lake.run(good)) == (2, 0, 0)
+    assert lake.broken(good) == []
+    monkeypatch.setattr(judging, "write", lambda query: write(query).replace("3L", "30L"))
+    bad = lake.model("n", "select id, v from {s}", primary_key="id", checks=checks)
+    with pytest.raises(ConfigError, match=r"(?s)read in two ways.*constraint: id < 3L.*what to do"):
+        lake.run(bad)
+    assert lake.state(bad).changes is None
