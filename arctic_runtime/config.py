@@ -341,8 +341,13 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
             )
 
 
-_PINNED = {"spark.sql.parser.escapedStringLiterals": "false"}
-"""What statements of ours are written for: with another value a text in them would end where it does not."""
+_PINNED = {"spark.sql.parser.escapedStringLiterals": "false", "spark.sql.caseSensitive": "false"}
+"""Settings that our statements and our analysis of queries rely on: how texts end, and which names are the same."""
+
+_INSTEAD = {
+    "spark.sql.parser.escapedStringLiterals": "write r'…' for texts in which a backslash stands for itself",
+    "spark.sql.caseSensitive": "give columns names that differ by more than their case",
+}
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:
@@ -353,7 +358,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
                 "server_side_parameters",
                 f"{key}: {value}, as it is without it",
                 repr(settings[key]),
-                "remove it, and write r'…' for texts in which a backslash stands for itself",
+                f"remove it, and {_INSTEAD[key]}",
             )
     for key in settings:
         if not key.startswith("spark."):

@@ -91,6 +91,7 @@ def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
     own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
     profile = Profile.embedded("/tmp/lake", settings=own)
     kept = {
+        "spark.sql.caseSensitive": "false",
         "spark.sql.defaultCatalog": "lake",
         "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.session.timeZone": "UTC",

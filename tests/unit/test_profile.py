@@ -11,6 +11,7 @@ from arctic_runtime.config import ICEBERG_EXTENSIONS, Profile, masked
 from arctic_runtime.errors import ConfigError
 
 ESCAPED = "spark.sql.parser.escapedStringLiterals"
+CASE = "spark.sql.caseSensitive"
 REST = {"type": "rest", "uri": "https://catalog.internal", "warehouse": "s3://lake/wh"}
 
 
@@ -226,9 +227,10 @@ def test_a_secret_inside_a_value_is_hidden_and_the_rest_is_shown(value: str, sho
     assert masked({"spark.driver.extraJavaOptions": value}) == {"spark.driver.extraJavaOptions": shown}
 
 
-def test_texts_are_read_as_they_are_written_whatever_a_server_is_set_to(tmp_path: Path) -> None:
-    profile = Profile.embedded(tmp_path, settings={ESCAPED: "false"})
-    assert profile.spark_settings()[ESCAPED] == Profile.embedded(tmp_path).session_settings()[ESCAPED] == "false"
+@pytest.mark.parametrize("key", [ESCAPED, CASE])
+def test_texts_and_names_are_read_in_one_way_whatever_a_server_is_set_to(tmp_path: Path, key: str) -> None:
+    profile = Profile.embedded(tmp_path, settings={key: "false"})
+    assert profile.spark_settings()[key] == Profile.embedded(tmp_path).session_settings()[key] == "false"
 
 
 def test_masking_hides_none_of_the_default_settings(tmp_path: Path) -> None:
@@ -267,6 +269,7 @@ def test_a_catalog_name_that_would_need_quotes_is_refused(tmp_path: Path, name: 
         ({"catalog_properties": {"type": "jdbc", "uri": "jdbc:sqlite:/x"}}, "needs 'warehouse'"),
         ({"catalog_properties": REST, "settings": {"catalog": "x"}}, "is not a Spark setting"),
         ({"catalog_properties": REST, "settings": {ESCAPED: " True"}}, f"'{ESCAPED}' can't be set"),
+        ({"catalog_properties": REST, "settings": {CASE: "true"}}, f"'{CASE}' can't be set"),
         ({"catalog_properties": {**REST, "uri": ["a"]}}, "no usable value"),
     ],
 )
