@@ -46,9 +46,14 @@ def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
         case exp.Cast():
             return _all((value.this,), types) and _converts(type_of(value.this, types), type_of(value, types))
         case exp.Case():
-            branches = [part for found in value.args["ifs"] for part in (found.this, found.args["true"])]
-            parts = [part for part in (value.this, *branches, value.args.get("default")) if part is not None]
-            return value.this is None and _all(parts, types) and _has_type(value, types)
+            found = value.args["ifs"]
+            results = [part for part in (*(one.args["true"] for one in found), value.args.get("default")) if part]
+            parts = [*(one.this for one in found), *results]
+            return value.this is None and _all(parts, types) and _alike(results, types)
+        case exp.Mod():
+            by = value.expression.unnest()
+            is_number = isinstance(by, exp.Literal) and by.is_int and int(by.name) != 0
+            return is_number and _all((value.this,), types) and digits(type_of(value.this.unnest(), types)) is not None
         case exp.In():
             parts = [value.this, *value.expressions]
             return not value.args.get("query") and _all(parts, types) and _alike(parts, types)
@@ -86,10 +91,6 @@ def _is_safe_call(name: str, arguments: list[exp.Expr], types: Mapping[str, str]
 
 def _all(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
     return all(_is_safe(part, types) for part in parts)
-
-
-def _has_type(value: exp.Expr, types: Mapping[str, str]) -> bool:
-    return type_of(value, types) is not None
 
 
 def _alike(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:

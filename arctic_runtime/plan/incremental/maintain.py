@@ -93,7 +93,7 @@ def maintain(
     for node in followed:
         _refuse_everything(node, changed, known.types)
     if is_known and all(map(_is_linear, followed)) and is_unique(found, key):
-        return Deltas(present(delta(found, changed, known.worth)))
+        return Deltas(present(delta(found, changed, known.worth, Known(known.types))))
     chosen = choices(found, known.types)
     chosen.check(found, key, changed)
     told = Known(known.types, chosen.names)

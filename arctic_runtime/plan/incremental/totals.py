@@ -26,6 +26,7 @@ from arctic_runtime.plan.incremental.reach import changing, why_all
 from arctic_runtime.plan.incremental.render import render
 from arctic_runtime.plan.incremental.repeatable import is_repeatable
 from arctic_runtime.plan.incremental.rules.apply import delta
+from arctic_runtime.plan.incremental.rules.inputs import Known
 from arctic_runtime.plan.incremental.rules.restrict import restrict
 from arctic_runtime.plan.incremental.rules.terms import at, changes, present, project, rename, signed
 from arctic_runtime.plan.incremental.rules.witness import NOTHING_WORTH, Worth, reduced
@@ -198,7 +199,7 @@ def _followed(
     if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
         return None
     moved = reduced(groups.child, worth)
-    plan = _planned(tree, found, present(delta(moved, changed, worth)), changed, types)
+    plan = _planned(tree, found, present(delta(moved, changed, worth, Known(types))), changed, types)
     if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
         return None
     return plan

@@ -84,7 +84,8 @@ def _kept(con: duckdb.DuckDBPyConnection, relations: dict[str, Relation]) -> tup
 
 def _key(analysed: Analysed) -> tuple[str, ...]:
     made = [name for _, name in analysed.outputs]
-    plain = [name for name in made if not analysed.types.get(name, "").startswith(("double", "decimal"))]
+    known = [name for name in made if name in analysed.types]
+    plain = [name for name in known if not analysed.types[name].startswith(("double", "decimal"))]
     return tuple(plain[:2]) or (made[0],)
 
 

@@ -33,12 +33,14 @@ from arctic_runtime.plan.incremental.tree import (
 )
 
 
-def delta(node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH) -> Node | None:
+def delta(
+    node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH, known: Known = NOTHING_KNOWN
+) -> Node | None:
     """What came (+1) and went (-1): a tree with the node's columns and WEIGHT; None where nothing it reads changed.
 
     For each row, all columns together, the weights add up to its copies in the new result less those in the old.
     """
-    return _Applied(changed, worth).delta(node)
+    return _Applied(changed, worth, known).delta(node)
 
 
 def touched(
