@@ -49,6 +49,7 @@ _WITHOUT_EFFECT = (
     "spark.sql.iceberg.",
     "spark.sql.inMemoryColumnarStorage.",
     "spark.sql.join.",
+    "spark.sql.maxBroadcastTableSize",
     "spark.sql.maxPlanStringLength",
     "spark.sql.optimizer.",
     "spark.sql.orc.",

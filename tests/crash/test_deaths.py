@@ -86,7 +86,8 @@ def test_a_first_run_may_die_anywhere(lake: Warehouse, kind: str, merge: str) ->
 
 
 @cases(("state", "on_write"), ("changes", "on_read"))
-def test_a_later_run_may_die_anywhere(lake: Warehouse, kind: str, merge: str) -> None:
+def test_a_later_run_may_die_anywhere(lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str, merge: str) -> None:
+    monkeypatch.setattr("arctic_runtime.model.branch.ABANDONED_MS", -1)
     source, model = Source(lake, kind), make_model(lake, kind, merge)
     source.load({1: "a", 2: "b", 3: "c"})
     lake.run(model)
