@@ -94,13 +94,13 @@ def _change(
 ) -> frozenset[TableName]:
     keep_old(con, relations)
     for table in sorted(tables):
-        _shuffle(con, batch, table, relations[table])
+        shuffle(con, batch, table, relations[table])
     changed = make_images(con, relations)
     assert {table.name for table in changed} == tables
     return changed
 
 
-def _shuffle(con: duckdb.DuckDBPyConnection, batch: int, table: str, relation: Relation) -> None:
+def shuffle(con: duckdb.DuckDBPyConnection, batch: int, table: str, relation: Relation) -> None:
     """Deletes one row of forty, and exchanges all values beside the keys among as many others."""
     key = ", ".join(relation.key or ())
     rest = [column.name for column in relation.columns if column.name not in (relation.key or ())]
