@@ -15,7 +15,7 @@ ORDERS = """
 select id, region, {{ var('v') }} * id as v from values (1, 'eu'), (2, 'us'), (3, 'eu') as t(id, region)
 """
 DOWN = """
-{{ config(materialized='arctic', primary_key='region') }}
+{{ config(materialized='arctic', primary_key='region', retention='off') }}
 select region, sum(v) as v from {{ ref('orders') }} group by region
 """
 HOOKS = """{hooks: ["{{ arctic_compact(this, 'full') }}", "{{ arctic_expire(this) }}"], v: %s}"""
@@ -148,7 +148,7 @@ class TestUpkeep:
         assert "no arctic model is called nobody" in operate("arctic_compact", "{model: nobody}", False)
         said = operate("arctic_compact", "{model: orders, mode: hard}", False)
         assert "compaction has no mode 'hard'; it has auto, minor, major, full" in said
-        assert "nothing says how long its versions are kept" in operate("arctic_expire", "{model: down}", False)
+        assert "its versions are kept for ever" in operate("arctic_expire", "{model: down}", False)
         said = operate("arctic_restore", "{model: down, version: yesterday}", False)
         assert "has no savepoint yesterday" in said
 
