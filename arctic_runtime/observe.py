@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState
+from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, abandoned_branches
 from arctic_runtime.model.columns import Column, Names, same_name
 from arctic_runtime.model.expiry import TRIMMED, VIEW_TAG_PREFIX, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
@@ -181,6 +181,12 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
     tips = {ref: found.snapshot_id for ref, found in table.metadata.refs.items()}
     commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
     return BranchState(tips.get("main"), tips.get(branch), commits)
+
+
+def abandoned_branches_of(table: Table, now_ms: int) -> tuple[str, ...]:
+    """Branches of attempts on a table that nobody can still be writing to; see `abandoned_branches`."""
+    head = table.metadata.current_snapshot_id
+    return abandoned_branches(_branches(table), _parents(table), _times(table), head, now_ms)
 
 
 def _branch_commit(snapshot: Snapshot) -> BranchCommit:

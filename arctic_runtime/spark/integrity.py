@@ -77,15 +77,15 @@ def compared(
 def history(spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape) -> list[Finding]:
     """The promises of change rows, all in one pass: a finding for each, of at most `SAMPLED` rows together.
 
-    Of rows that a repair found nothing is promised; what they fold to is what the rows after them follow from.
+    Rows up to a repair are left out: they may break promises for good. Later rows follow from what these fold to.
     """
     assert state.changes is not None
     properties = state.changes.properties
     rules = _rules(shape, last_with_other_columns(reader, model.table.changes), trimmed_until(properties).sequence)
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
     placed = _with_previous(_all_changes(spark, model, state), shape).withColumn("__arctic_breaks", breaks)
-    vouched = placed.drop(*_HELD[:2], "__arctic_copy").where(F.col("__arctic_place") > int(properties.get(REPAIRED, 0)))
-    broken = vouched.drop("__arctic_place").where(F.size("__arctic_breaks") > 0).limit(SAMPLED)
+    is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
+    broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(SAMPLED)
     rows = [row.asDict(recursive=True) for row in broken.collect()]
     found = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
     by_check = {check: tuple(text for checks, text in found if check in checks) for check in rules}

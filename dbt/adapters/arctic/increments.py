@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from arctic_runtime.model.branch import BRANCH_PREFIX, abandoned_branches
+from arctic_runtime.model.branch import BRANCH_PREFIX
 from arctic_runtime.model.names import TableName
+from arctic_runtime.observe import abandoned_branches_of
 from arctic_runtime.spark.commit import drop_branches, retried, swap_in, tips
 from arctic_runtime.spark.statement import name
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog import CatalogReader
@@ -38,7 +38,7 @@ def in_one_step(
     def once() -> T:
         found = reader.load_table(table.schema, table.name) if reader is not None else None
         if found is not None:
-            drop_branches(spark, table, _abandoned(found))
+            drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000)))
         head = found.metadata.current_snapshot_id if found else None
         expected = _head(spark, table) if head is None else head
         return swap_in(spark, reader, table, expected, token, lambda _: write())
@@ -54,11 +54,3 @@ def _head(spark: SparkSession, table: TableName) -> int:
         rows.limit(0).writeTo(name(*table.parts)).append()
         found = tips(spark, table, "main")
     return found["main"]
-
-
-def _abandoned(found: Table) -> tuple[str, ...]:
-    metadata, now_ms = found.metadata, round(time.time() * 1000)
-    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
-    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
-    tips = {ref: tip.snapshot_id for ref, tip in metadata.refs.items()}
-    return abandoned_branches(tips, parents, times, metadata.current_snapshot_id, now_ms)
