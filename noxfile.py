@@ -24,5 +24,12 @@ def newest_dbt(session: nox.Session) -> None:
     session.install("--no-deps", "dbt-core==1.12.6")
     session.install("metricflow>=0.213,<1", "opentelemetry-api>=1.26", "python-dotenv>=1.2")
     session.run(
-        "python", "-m", "pytest", "tests/unit/test_dbt_keys.py", "tests/adapter", "-m", "not slow", *session.posargs
+        "python",
+        "-m",
+        "pytest",
+        "tests/unit/adapter/test_dbt_keys.py",
+        "tests/adapter",
+        "-m",
+        "not slow",
+        *session.posargs,
     )

@@ -14,6 +14,19 @@ ArcticError
 
 from __future__ import annotations
 
+__all__ = [
+    "ArcticError",
+    "CatalogError",
+    "CommitConflict",
+    "CommitUnknown",
+    "ConfigError",
+    "CorruptState",
+    "DataError",
+    "PlanError",
+    "SourceError",
+    "SparkEnded",
+]
+
 
 class ArcticError(Exception):
     """Base of all errors below; its text says what, where, expected, found, and what to do next."""

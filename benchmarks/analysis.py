@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import duckdb
 import sqlglot
 
-from arctic_runtime.plan.incremental.analyse import Relation, analyse
-from arctic_runtime.plan.incremental.maintain import Facts, maintain
-from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.tree import scans
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import scans
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.strategies.maintain import Facts, maintain
 from benchmarks.measure import Measurement, seconds
 from benchmarks.tpcds_models import load_tpcds, queries
 from benchmarks.wide_models import wide_query

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from arctic_runtime.files import observe_files
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.compaction import Renew
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import Sql, number, statement, text
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import Sql, number, statement, text
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.refresh.run import Run
 from benchmarks.lake import EVENTS, NAMESPACE, Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
 

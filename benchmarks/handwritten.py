@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arctic_runtime.spark.statement import name as quoted
-from arctic_runtime.spark.statement import statement
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import statement
 from benchmarks.batches import EVENTS, LANDING, land
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio

@@ -12,16 +12,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
-from arctic_runtime.look import Outcome
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.session import SparkEnvironment
-from arctic_runtime.spark.statement import listed, statement
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.engine.statement import listed, statement
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.refresh.planning import Outcome
+from arctic_runtime.spark.refresh.run import Run
 from benchmarks.rows import COLUMNS, images, mostly_updates, scattered
 
 NAMESPACE = "bench"

@@ -7,8 +7,8 @@ from functools import partial
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.statement import listed, statement
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import listed, statement
+from arctic_runtime.spark.engine.statement import name as quoted
 from benchmarks.lake import Lake, events_model, lake, query_model
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.rows import COLUMNS

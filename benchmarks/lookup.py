@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.lookup import Lookup, full_scan_bytes, lookup
+from arctic_runtime.catalog.lookup import Lookup, full_scan_bytes, lookup
 from arctic_runtime.model.table import Model
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, seconds

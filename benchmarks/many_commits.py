@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from arctic_runtime.files import observe_files
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.compaction import compact_if_due
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact_if_due
+from arctic_runtime.spark.refresh.run import Run
 from benchmarks.lake import Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds, side_by_side
 from benchmarks.rows import total

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.profile import Profile
 from benchmarks.commands import dbt
 from benchmarks.measure import Measurement, ratio, side_by_side
 

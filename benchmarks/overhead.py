@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from arctic_runtime.spark.statement import number, statement
+from arctic_runtime.spark.engine.statement import number, statement
 from benchmarks.measure import Measurement
 
 MODELS = 20
@@ -31,7 +31,7 @@ _SOURCE = "select id, id % 7 as grp, cast(id as string) as name, id * 2 as amoun
 _START = """
 import sys, time
 from pathlib import Path
-from arctic_runtime.config import Profile
+from arctic_runtime.profile import Profile
 from arctic_runtime.spark.session import SparkEnvironment
 began = time.perf_counter()
 SparkEnvironment(Profile.embedded(Path(sys.argv[1]))).session()
@@ -94,8 +94,8 @@ def _write_project(folder: Path) -> None:
 
 
 def _change(folder: Path, sql: str) -> None:
-    from arctic_runtime.config import Profile
-    from arctic_runtime.spark.session import SparkEnvironment
+    from arctic_runtime.profile import Profile
+    from arctic_runtime.spark.engine.session import SparkEnvironment
 
     spark = SparkEnvironment(Profile.embedded(folder / "warehouse")).session()
     spark.sql("create namespace if not exists lake.landing").collect()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.files import observe_files
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.compaction import Relevel
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.split import split
-from arctic_runtime.spark.compaction import relevel
-from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.maintenance.compaction import relevel
+from arctic_runtime.spark.refresh.run import Run
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, side_by_side
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import KEPT, Profile
-from arctic_runtime.spark import server
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.profile import KEPT, Profile
+from arctic_runtime.spark.engine import server
 from benchmarks.commands import dbt
 from benchmarks.measure import Measurement, seconds
 

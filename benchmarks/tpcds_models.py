@@ -11,9 +11,9 @@ import duckdb_extension_tpcds
 import sqlglot
 from sqlglot import exp
 
+from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.analyse import Relation
 from benchmarks.tpch_models import named
 
 FACT_KEYS = {

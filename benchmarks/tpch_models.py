@@ -15,8 +15,8 @@ from sqlglot import exp
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.statement import listed, statement
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import listed, statement
+from arctic_runtime.spark.engine.statement import name as quoted
 
 KEYS = {
     "region": "r_regionkey",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.statement import name as quoted
-from arctic_runtime.spark.statement import statement
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import statement
 from benchmarks.lake import EVENTS, Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.rows import COLUMNS

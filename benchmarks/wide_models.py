@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.columns import Column
-from arctic_runtime.plan.incremental.analyse import Relation
 
 TABLES = 8
 _TYPES = ("string", "bigint", "decimal(18,4)", "timestamp", "boolean", "double")

@@ -107,7 +107,7 @@ def run_days(first: list[date], more: list[date]) -> list[Build]:
 
 def verify() -> int:
     """``arctic verify``: recomputes every model and compares; 1 where one differs."""
-    from arctic_runtime import cli
+    from dbt.adapters.arctic import cli
 
     print("\narctic verify\n", flush=True)
     return int(cli.main(["verify", *_DIRECTORIES]) or 0)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from arctic_runtime.config import KEPT, Profile
 from arctic_runtime.plan import decide
+from arctic_runtime.profile import KEPT, Profile
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
 gc.set_threshold(100_000, 50, 50)

@@ -1,1 +1,18 @@
 """The vocabulary: what a table, a version, a window, a state and a step are. Data only."""
+
+__all__ = [
+    "branch",
+    "columns",
+    "compaction",
+    "expiry",
+    "hash_tree",
+    "key",
+    "layout",
+    "names",
+    "savepoint",
+    "state",
+    "step",
+    "table",
+    "types",
+    "version",
+]

@@ -1,1 +1,22 @@
 """Pure decisions: from what was observed to what has to be done. No Spark, no clock, no I/O."""
+
+__all__ = [
+    "base_rewrite",
+    "bucket_resizing",
+    "changelog_compaction",
+    "commit_groups",
+    "compaction",
+    "configure",
+    "cost",
+    "decide",
+    "declared",
+    "expiry",
+    "fingerprint",
+    "hash_trees",
+    "increment",
+    "maintenance_settings",
+    "reconcile",
+    "savepoint",
+    "schema",
+    "split",
+]

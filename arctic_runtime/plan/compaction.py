@@ -22,15 +22,15 @@ from arctic_runtime.model.compaction import (
     Way,
     describe_compaction,
 )
+from arctic_runtime.model.hash_tree import ROOT
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.nodes import ROOT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.groups import COMMIT_BYTES, OPEN_BYTES, groups
-from arctic_runtime.plan.relevel import why_not_split
-from arctic_runtime.plan.renewal import renewal
+from arctic_runtime.plan.base_rewrite import renewal
+from arctic_runtime.plan.bucket_resizing import why_not_split
+from arctic_runtime.plan.commit_groups import COMMIT_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.hash_trees import Unit, bucket_counts, units
 from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, moves_of, relevels, worth_it
-from arctic_runtime.plan.trees import Unit, bucket_counts, units
 
 SMALL_FILE_BYTES = 16 * 1024 * 1024
 """Smaller files are worth being put together."""

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import RESERVED, same_name
+from arctic_runtime.model.layout import MAX_NODES, TARGET_PROPERTY
 from arctic_runtime.model.table import (
     Changelog,
     FormatVersion,
@@ -22,8 +23,7 @@ from arctic_runtime.model.table import (
     Transform,
     Unit,
 )
-from arctic_runtime.plan.layout import MAX_NODES, TARGET_PROPERTY
-from arctic_runtime.plan.upkeep import read_compaction, read_retention
+from arctic_runtime.plan.maintenance_settings import read_compaction, read_retention
 
 KEYS = (
     "primary_key",

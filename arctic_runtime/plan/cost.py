@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from arctic_runtime.ivm.algebra.tree import Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.incremental.tree import Scan
 
 Way = Literal["incremental", "full"]
 

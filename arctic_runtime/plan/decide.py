@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.model.key import KEY_PROPERTY, key_text
+from arctic_runtime.model.layout import LAYOUT, is_laid_out, layout_text
 from arctic_runtime.model.names import TableName, changes_read
 from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
@@ -15,8 +17,6 @@ from arctic_runtime.model.version import Version, Window, decode_versions
 from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.fingerprint import fingerprint, judged, what_changed
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
-from arctic_runtime.plan.incremental.refusal import NotMaintained, Refusal
-from arctic_runtime.plan.layout import LAYOUT, is_laid_out, layout_text
 
 RUN = "arctic.run"
 MODE = "arctic.mode"

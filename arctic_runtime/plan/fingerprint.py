@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import sqlglot
 
+from arctic_runtime.ivm.frontend.spark_sql import WRITTEN_VERSION
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.written import WRITTEN_VERSION
 
 RULES = 2
 """The version of the rules by which changes are followed, and of how change rows are made.

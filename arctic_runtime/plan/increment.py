@@ -7,25 +7,25 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, refusing
+from arctic_runtime.ivm.algebra.tree import Given, Node, Scan, scans, walk
+from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse
+from arctic_runtime.ivm.frontend.reads import Reads
+from arctic_runtime.ivm.outline import outline
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, sliced
+from arctic_runtime.ivm.rewrite.statistics import UNKNOWN_BYTES, Extent, Sizes
+from arctic_runtime.ivm.strategies.aggregate_state import Totals, fingerprint
+from arctic_runtime.ivm.strategies.determinism import is_repeatable
+from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, Maintenance, Units, maintain
+from arctic_runtime.ivm.strategies.pairs import Pairs
+from arctic_runtime.ivm.strategies.spool import Shared, shared
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import REPAIRED, SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import has_map, has_variant, read_type
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.incremental.analyse import Analysed, Relation, ViewText, analyse
-from arctic_runtime.plan.incremental.maintain import Deltas, Facts, Maintenance, Units, maintain
-from arctic_runtime.plan.incremental.outline import outline
-from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.plan.incremental.refusal import NotMaintained, refusing
-from arctic_runtime.plan.incremental.repeatable import is_repeatable
-from arctic_runtime.plan.incremental.shared import Shared, shared
-from arctic_runtime.plan.incremental.sizes import UNKNOWN_BYTES, Extent, Sizes
-from arctic_runtime.plan.incremental.slices import Slice, sliced
-from arctic_runtime.plan.incremental.totals import Totals, fingerprint
-from arctic_runtime.plan.incremental.tree import Given, Node, Scan, scans, walk
-from arctic_runtime.plan.incremental.unique import is_unique
-from arctic_runtime.plan.reads import Reads
 
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from arctic_runtime.model.compaction import CompactionMode, CompactionPlan, LeftAlone, Place, Relevel, TableFiles
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.groups import COMMIT_BYTES, GROUP_BYTES, OPEN_BYTES, groups
-from arctic_runtime.plan.relevel import Move, depth_after, splits, unites, why_not_split
-from arctic_runtime.plan.trees import Unit, bucket_counts, in_tree, units
+from arctic_runtime.plan.bucket_resizing import Move, depth_after, splits, unites, why_not_split
+from arctic_runtime.plan.commit_groups import COMMIT_BYTES, GROUP_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.hash_trees import Unit, bucket_counts, in_tree, units
 
 SIDE_BY_SIDE = "files of several partition specs lie side by side; a full compaction brings them under one"
 NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to split"

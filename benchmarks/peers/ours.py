@@ -10,10 +10,10 @@ from typing import Any
 
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark import jars
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.refresh.run import Run
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.peers.work import Keeper, tell_ready, work
 

@@ -16,10 +16,10 @@ from dbt.tests.fixtures.project import *  # noqa: F403
 from dbt.tests.fixtures.project import TestProjInfo as ProjectInfo
 from sqlglot import exp
 
-from arctic_runtime.config import Profile
-from arctic_runtime.spark import server
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import server
+from dbt.adapters.arctic.connections.sessions import stop_all
 from dbt.adapters.arctic.impl import ArcticAdapter
-from dbt.adapters.arctic.sessions import stop_all
 
 
 @pytest.fixture(scope="session")

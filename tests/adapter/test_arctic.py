@@ -13,8 +13,8 @@ import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
+from dbt.adapters.arctic.connections.sessions import SessionPool
 from dbt.adapters.arctic.project import load_project
-from dbt.adapters.arctic.sessions import SessionPool
 
 ORDERS = """
 {{ config(materialized='arctic', primary_key='order_id', merge=var('merge', 'on_write')) }}

@@ -10,7 +10,7 @@ import pytest
 from dbt.tests.util import get_connection, run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError, DbtRuntimeError
 
-from dbt.adapters.arctic.sessions import SessionPool
+from dbt.adapters.arctic.connections.sessions import SessionPool
 
 TABLE = "{{ config(materialized='table') }} select 1 as id"
 VIEW = "{{ config(materialized='view') }} select 2 as id"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.profile import Profile
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-COMMANDS = {"dbt": "dbt.cli.main", "arctic": "arctic_runtime.cli"}
+COMMANDS = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.cli"}
 
 
 class Typed:

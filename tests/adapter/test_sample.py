@@ -14,7 +14,7 @@ import yaml
 from dbt.adapters.factory import reset_adapters
 from dbt.cli.main import dbtRunner
 
-from arctic_runtime import cli
+from dbt.adapters.arctic import cli
 from sample_project.loader import FIRST_DAY, load_days
 
 PROJECT = Path(__file__).parents[2] / "sample_project"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from arctic_runtime.plan import expiry, upkeep
+from arctic_runtime.plan import expiry
+from arctic_runtime.plan import maintenance_settings as upkeep
 
 ORDERS = """
 {{ config(materialized='arctic', primary_key='id', partition_by='region', compaction='off', alias='or`ders',
@@ -135,8 +136,8 @@ class TestUpkeep:
         def fail(*_: object) -> None:
             raise RuntimeError("no space left on device")
 
-        monkeypatch.setattr("arctic_runtime.spark.compaction.compact_if_due", fail)
-        monkeypatch.setattr("arctic_runtime.spark.expiry.expire_if_due", fail)
+        monkeypatch.setattr("arctic_runtime.spark.maintenance.compaction.compact_if_due", fail)
+        monkeypatch.setattr("arctic_runtime.spark.maintenance.expiry.expire_if_due", fail)
         results, log = run_dbt_and_capture(["run", "--select", "orders", "--vars", "v: 20"])
         (result,) = results
         assert (result.status, result.message) == ("success", "full +0 ~3 -0; compaction failed; expiry failed")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arctic_runtime.spark import jars
-from arctic_runtime.spark.session import JVM_OPTIONS, _spark_home
+from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.session import JVM_OPTIONS, _spark_home
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 

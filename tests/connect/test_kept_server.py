@@ -14,9 +14,9 @@ from dataclasses import asdict
 
 import pytest
 
-from arctic_runtime.config import KEPT, Profile
-from arctic_runtime.spark import server
-from arctic_runtime.spark.server import Server
+from arctic_runtime.profile import KEPT, Profile
+from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.server import Server
 
 ASK = """
 import sys
@@ -26,7 +26,7 @@ print(SparkSession.builder.remote(sys.argv[1]).create().sql("select 40 + 2").col
 
 JOIN = """
 import json, sys
-from arctic_runtime.config import Profile
+from arctic_runtime.profile import Profile
 from arctic_runtime.spark.session import SparkEnvironment
 environment = SparkEnvironment(Profile(**json.loads(sys.argv[1])))
 print(environment.session().range(3).count(), flush=True)

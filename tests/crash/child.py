@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark import execute
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables import steps as execute
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.spark import commit, compaction, execute, renewal
+from arctic_runtime.spark.maintenance import base_rewrite as renewal
+from arctic_runtime.spark.maintenance import compaction
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables import steps as execute
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model

@@ -17,15 +17,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.branch import BRANCH_PREFIX
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark import execute, session
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import session
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables import steps as execute
 from tests.crash.child import SETTINGS
 
 

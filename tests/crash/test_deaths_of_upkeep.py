@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.observe import observe_savepoints
-from arctic_runtime.spark.overwrite import overwrite
-from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.spark.maintenance.overwrite import overwrite
+from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from tests.crash.dying import dying
 from tests.crash.test_deaths import MOST_EFFECTS, told
 from tests.spark.warehouse import Warehouse

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model import branch
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.rest_catalog import serve
 from tests.spark.warehouse import Warehouse
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
-from arctic_runtime.spark import server
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.spark.query_cases import TABLES
 from tests.spark.texts import Texts
 from tests.spark.warehouse import Warehouse

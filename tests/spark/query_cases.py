@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.columns import Column
-from arctic_runtime.plan.incremental.analyse import Relation
-from tests.unit.incremental.analysed_queries import RELATIONS
+from tests.unit.ivm.analysed_queries import RELATIONS
 
 TABLES = {
     "t": (

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.ivm.algebra.tree import Filter, walk
 from arctic_runtime.plan import increment
-from arctic_runtime.plan.incremental.tree import Filter, walk
-from arctic_runtime.spark import bounds, compute, execute, images, increments
+from arctic_runtime.spark.refresh import compute, images, increments
+from arctic_runtime.spark.tables import bounds
+from arctic_runtime.spark.tables import steps as execute
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

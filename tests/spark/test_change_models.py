@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError, SourceError
-from arctic_runtime.spark import bounds, marks
-from arctic_runtime.spark.overwrite import overwrite
-from arctic_runtime.spark.restore import restore
+from arctic_runtime.spark.maintenance.overwrite import overwrite
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.tables import bounds, marks
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

@@ -14,22 +14,23 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
 from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.step import AppendChanges, MergeBase
-from arctic_runtime.observe import observe_source
-from arctic_runtime.spark import commit, execute
-from arctic_runtime.spark import run as running
-from arctic_runtime.spark.parallel import Parallel
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh import run as running
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables import steps as execute
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.look import Outcome
     from arctic_runtime.model.table import Model
+    from arctic_runtime.spark.refresh.planning import Outcome
 
 EVENTS = "id int, v string, lsn bigint"
 

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.files import observe_files
-from arctic_runtime.inspect import status
-from arctic_runtime.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
+from arctic_runtime.operations.inspect import status
 from arctic_runtime.plan import compaction as planning
-from arctic_runtime.spark import commit, execute
-from arctic_runtime.spark import compaction as compacting
-from arctic_runtime.spark.compaction import Compacted, compact, compact_if_due, plan_compaction
+from arctic_runtime.spark.maintenance import compaction as compacting
+from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables import steps as execute
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse

@@ -9,9 +9,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.state import TableState
-from arctic_runtime.spark.between import changes_between
-from arctic_runtime.spark.reset import reset
-from arctic_runtime.spark.restore import restore
+from arctic_runtime.spark.maintenance.between import changes_between
+from arctic_runtime.spark.maintenance.reset import reset
+from arctic_runtime.spark.maintenance.restore import restore
 from tests.crash.dying import run_until
 from tests.spark.warehouse import Warehouse, refuse
 

@@ -12,14 +12,15 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
+from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import expiry as planning
-from arctic_runtime.plan.layout import KEPT_METADATA
-from arctic_runtime.spark import expiry, views
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.restore import restore
-from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.maintenance import expiry
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables import views
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 

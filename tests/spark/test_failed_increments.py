@@ -10,13 +10,13 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import ArithmeticException, NumberFormatException
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.errors import DataError, PlanError
-from arctic_runtime.pins import Pins
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.plan.decide import GIVEN_UP
-from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.spark import compute
-from arctic_runtime.spark.compute import Computation, Computed
-from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.refresh import compute
+from arctic_runtime.spark.refresh.compute import Computation, Computed
+from arctic_runtime.spark.refresh.run import Run
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.plan import fingerprint as fingerprints
-from arctic_runtime.spark.session import SparkEnvironment
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.engine.statement import name as quoted
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 
 LANDED = "id int, city string, at_hour int, v int"

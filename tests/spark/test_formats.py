@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.files import observe_files
 from arctic_runtime.model.step import DropBase
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.execute import perform
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.tables.steps import perform
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.model.columns import Column as Kept
-from arctic_runtime.observe import observe_source
-from arctic_runtime.spark import images
-from arctic_runtime.spark.diff import Shape, state_changes
-from arctic_runtime.spark.execute import settings
-from arctic_runtime.spark.frames import all_of, any_of, uncompiled
-from arctic_runtime.spark.images import rows_at
-from arctic_runtime.spark.statement import name, number, statement
+from arctic_runtime.spark.engine.statement import name, number, statement
+from arctic_runtime.spark.refresh import images
+from arctic_runtime.spark.refresh.images import rows_at
+from arctic_runtime.spark.tables.diff import Shape, state_changes
+from arctic_runtime.spark.tables.frames import all_of, any_of, uncompiled
+from arctic_runtime.spark.tables.steps import settings
 from tests.spark.warehouse import Warehouse
 
 

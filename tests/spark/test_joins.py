@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.plan.incremental import sizes
-from arctic_runtime.spark import run
-from arctic_runtime.spark.compaction import split
+from arctic_runtime.ivm.rewrite import statistics as sizes
+from arctic_runtime.spark.maintenance.compaction import split
+from arctic_runtime.spark.refresh import run
 from tests.spark.warehouse import Warehouse
 
 ROWS = [(i, i % 97, i) for i in range(300)]
@@ -49,7 +49,7 @@ def test_what_is_told_of_a_join_is_what_spark_plans(
 def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("arctic_runtime.plan.relevel.ABOUT_TO", 2)
+    monkeypatch.setattr("arctic_runtime.plan.bucket_resizing.ABOUT_TO", 2)
     lake.load("s", [(i, 0, i * 7919 % 10_007) for i in range(6000)], "id int, k int, v bigint")
     for name in ("a", "b"):
         lake.run(lake.model(name, SQL, primary_key="id", nodes=2))

@@ -10,16 +10,16 @@ import pytest
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError, PlanError
+from arctic_runtime.ivm.frontend import functions
+from arctic_runtime.ivm.frontend.spark_sql import write
+from arctic_runtime.ivm.render import render
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint
 from arctic_runtime.plan.decide import GIVEN_UP, JUDGED
-from arctic_runtime.plan.incremental import functions
-from arctic_runtime.plan.incremental.render import render
-from arctic_runtime.plan.written import write
-from arctic_runtime.spark import increments
-from arctic_runtime.spark import judge as judging
-from arctic_runtime.spark.judge import judge
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh import judge as judging
+from arctic_runtime.spark.refresh.judge import judge
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:

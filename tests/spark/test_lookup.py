@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.lookup import lookup
+from arctic_runtime.catalog.lookup import lookup
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

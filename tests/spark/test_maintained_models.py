@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.ivm.rewrite import statistics as sizes
+from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
-from arctic_runtime.plan.incremental import sizes
-from arctic_runtime.plan.incremental.pairs import Pairs
-from arctic_runtime.spark import bounds, compute, execute, images, increments, slices, totals
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import compute, images, increments
+from arctic_runtime.spark.refresh import semi_join_reducers as slices
+from arctic_runtime.spark.tables import bounds
+from arctic_runtime.spark.tables import steps as execute
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"

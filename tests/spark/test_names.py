@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import name as quoted
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.spark.session import SparkEnvironment
+    from arctic_runtime.spark.engine.session import SparkEnvironment
 
 COLUMN_NAMES = (
     "two words",

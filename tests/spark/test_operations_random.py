@@ -17,14 +17,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from arctic_runtime.inspect import history
-from arctic_runtime.lookup import lookup
+from arctic_runtime.catalog.lookup import lookup
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.table import Merge
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.overwrite import overwrite
-from arctic_runtime.spark.restore import restore
-from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.operations.inspect import history
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.overwrite import overwrite
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from tests.spark.test_expiry import expiring
 from tests.spark.warehouse import Warehouse
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.look import Outcome
+from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.model.table import Model
-from arctic_runtime.pins import Pins
-from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.refresh.planning import Outcome
+from arctic_runtime.spark.refresh.run import Run
 from tests.spark.warehouse import Warehouse
 
 LANDED = "id int, city string"

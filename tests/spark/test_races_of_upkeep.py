@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.expiry import expire
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.savepoint import make_savepoint
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.expiry import expire
+from arctic_runtime.spark.maintenance.savepoint import make_savepoint
+from arctic_runtime.spark.refresh.run import Run
 from tests.spark.test_expiry import LATER
 from tests.spark.warehouse import Warehouse
 

@@ -20,17 +20,17 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import GreaterThanOrEqual
 from pyspark.sql.functions import expr
 
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.catalog import CatalogReader
+    from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.model.names import TableName
-    from arctic_runtime.spark.session import SparkEnvironment
+    from arctic_runtime.spark.engine.session import SparkEnvironment
 
 Row = dict[str, Any]
 

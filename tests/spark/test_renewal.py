@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.files import observe_files
 from arctic_runtime.model.compaction import NodeRange, Renew, Rewrite
-from arctic_runtime.plan import renewal as planning
-from arctic_runtime.plan import settle as settling
-from arctic_runtime.spark import commit, execute, renewal
-from arctic_runtime.spark.compaction import Compacted, compact, plan_compaction
+from arctic_runtime.plan import base_rewrite as planning
+from arctic_runtime.plan import reconcile as settling
+from arctic_runtime.spark.maintenance import base_rewrite as renewal
+from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables import steps as execute
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse

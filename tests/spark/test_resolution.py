@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.render import input_name, render
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.analyse import Relation, analyse
-from arctic_runtime.plan.incremental.render import input_name, render
-from arctic_runtime.spark.statement import name
+from arctic_runtime.spark.engine.statement import name
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

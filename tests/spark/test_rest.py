@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.rest_catalog import serve
 from tests.spark.warehouse import Warehouse, refuse
 

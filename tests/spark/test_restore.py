@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark import commit
-from arctic_runtime.spark.overwrite import overwrite
-from arctic_runtime.spark.restore import restore
+from arctic_runtime.spark.maintenance.overwrite import overwrite
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.tables import commit
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 

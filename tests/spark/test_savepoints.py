@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.between import changes_between
-from arctic_runtime.spark.restore import restore
-from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.maintenance.between import changes_between
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from tests.spark.test_expiry import expiring, snapshots
 from tests.spark.warehouse import Warehouse
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.config import Profile
 from arctic_runtime.errors import CatalogError, ConfigError
-from arctic_runtime.spark import jars, session
-from arctic_runtime.spark.ended import spark_ended
-from arctic_runtime.spark.session import JVM_OPTIONS, SparkEnvironment, prepare_warehouse
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import jars, session
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.session import JVM_OPTIONS, SparkEnvironment, prepare_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -314,8 +314,8 @@ public class Show {
 @pytest.mark.slow
 def test_a_start_prints_nothing_and_can_be_repeated_after_a_stop(tmp_path: Path) -> None:
     program = (
-        "import sys; from arctic_runtime.config import Profile; "
-        "from arctic_runtime.spark.session import SparkEnvironment; "
+        "import sys; from arctic_runtime.profile import Profile; "
+        "from arctic_runtime.spark.engine.session import SparkEnvironment; "
         "environment = SparkEnvironment(Profile.embedded(sys.argv[1])); "
         "environment.session().range(1).collect(); environment.stop(); assert not environment.started; "
         "environment.session().sql('create namespace lake.n'); environment.stop()"

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.files import observe_files, observe_specs
-from arctic_runtime.lookup import lookup
+from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.manifests import observe_files, observe_specs
 from arctic_runtime.model.compaction import Relevel
-from arctic_runtime.model.nodes import iceberg_hash, node_of
-from arctic_runtime.plan.layout import node_count
-from arctic_runtime.plan.trees import Unit, units
-from arctic_runtime.spark import commit, execute
-from arctic_runtime.spark.compaction import compact, compact_if_due, split
+from arctic_runtime.model.hash_tree import iceberg_hash, node_of
+from arctic_runtime.model.layout import node_count
+from arctic_runtime.plan.hash_trees import Unit, units
+from arctic_runtime.spark.maintenance.compaction import compact, compact_if_due, split
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables import steps as execute
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
-    from arctic_runtime.spark.compaction import Compacted
+    from arctic_runtime.spark.maintenance.compaction import Compacted
 
 COLUMNS = "`i.d` int, `re``gion` string, v int"
 SQL = "select `i.d`, `re``gion`, v from {s}"
@@ -101,7 +102,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
         compact(lake.make_run(shop.model()), "major")
         lake.run(down)
     sizes = sorted(unit.bytes for unit in shop.units())
-    monkeypatch.setattr("arctic_runtime.plan.relevel.ABOUT_TO", 2)
+    monkeypatch.setattr("arctic_runtime.plan.bucket_resizing.ABOUT_TO", 2)
     (step,) = shop.split(sizes[-1] - 1).steps
     assert isinstance(step, Relevel)
     assert (step.direction, step.depth, len(step.nodes)) == ("split", 2, 1)

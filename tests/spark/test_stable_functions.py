@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arctic_runtime.plan.incremental.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
-from arctic_runtime.plan.reads import UNSTABLE, reads
+from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, reads
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

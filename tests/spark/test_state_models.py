@@ -10,7 +10,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
-from arctic_runtime.spark import compute, execute
+from arctic_runtime.spark.refresh import compute
+from arctic_runtime.spark.tables import steps as execute
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.spark.expression_cases import EXPRESSIONS, TYPES
 from tests.spark.function_cases import CALLS
 from tests.spark.query_cases import QUERIES
 from tests.spark.texts import Tally, Text, Texts, as_texts
-from tests.unit.incremental.analysed_queries import QUERIES as ANALYSED
+from tests.unit.ivm.analysed_queries import QUERIES as ANALYSED
 
 FALSE_ALARMS = 0.01
 """At most so many of the queries that are followed but for the judgement are refused though nothing is wrong."""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.columns import Column
-from arctic_runtime.plan.incremental.analyse import Relation
 from tests.conftest import COUNTED
 from tests.spark.printed import TABLES, Scope, expressions, queries
 from tests.spark.texts import Tally, Text, Texts, as_texts

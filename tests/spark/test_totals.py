@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.catalog.observe import KIND
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
-from arctic_runtime.observe import KIND
 from arctic_runtime.plan.decide import ESTIMATED, NO_TOTALS, RUN, last_run
-from arctic_runtime.spark import images, totals
-from arctic_runtime.spark import run as runs
-from arctic_runtime.spark.execute import append_changes
-from arctic_runtime.spark.frames import column, read_table
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import images
+from arctic_runtime.spark.refresh import run as runs
+from arctic_runtime.spark.tables.frames import column, read_table
+from arctic_runtime.spark.tables.steps import append_changes
 from tests.spark.warehouse import Warehouse
 
 AMOUNTS = (None, Decimal(0), Decimal(1), Decimal("7.25"), Decimal(-3))

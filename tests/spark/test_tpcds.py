@@ -13,17 +13,17 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
-from arctic_runtime.plan.incremental.analyse import Relation
-from arctic_runtime.spark.statement import Sql, aliased, listed, statement, text
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import Sql, aliased, listed, statement, text
+from arctic_runtime.spark.engine.statement import name as quoted
 from benchmarks.tpcds_models import load_tpcds, queries
 from tests.conftest import COUNTED
 from tests.spark.warehouse import Warehouse
-from tests.unit.incremental.duck import connect
-from tests.unit.incremental.test_tpcds import shuffle
+from tests.unit.ivm.duck import connect
+from tests.unit.ivm.test_tpcds import shuffle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,7 @@ import pytest
 
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.statement import name as quoted
+from arctic_runtime.spark.engine.statement import name as quoted
 from benchmarks.tpch_models import (
     KEYS,
     Question,
@@ -29,8 +29,8 @@ from benchmarks.tpch_models import (
     write_inserts,
 )
 from tests.spark.warehouse import Warehouse
-from tests.unit.incremental.duck import connect, fetch
-from tests.unit.incremental.test_tpch import ADDED_UP, BATCHES, CHANGES, REFUSED
+from tests.unit.ivm.duck import connect, fetch
+from tests.unit.ivm.test_tpch import ADDED_UP, BATCHES, CHANGES, REFUSED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.catalog.observe import observe_snapshots
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
-from arctic_runtime.observe import observe_snapshots
-from arctic_runtime.spark import trim
-from arctic_runtime.spark.between import changes_between
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.restore import restore
-from arctic_runtime.spark.run import Run
+from arctic_runtime.spark.maintenance import changelog_compaction as trim
+from arctic_runtime.spark.maintenance.between import changes_between
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
+from arctic_runtime.spark.maintenance.restore import restore
+from arctic_runtime.spark.refresh.run import Run
 from tests.spark.warehouse import Warehouse, refuse
 
 COLUMNS = "id int, v int"

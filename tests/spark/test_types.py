@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from tests.spark.warehouse import Warehouse
-from tests.unit.incremental.typed import COLUMNS, TYPED
+from tests.unit.ivm.typed import COLUMNS, TYPED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime import inspect
+from arctic_runtime.catalog.lookup import lookup
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.lookup import lookup
-from arctic_runtime.spark.between import changes_between
+from arctic_runtime.operations import inspect
+from arctic_runtime.spark.maintenance.between import changes_between
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.frontend.functions import parse
+from arctic_runtime.ivm.frontend.spark_sql import write
+from arctic_runtime.ivm.render import input_name, render
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.incremental.analyse import Relation, analyse
-from arctic_runtime.plan.incremental.functions import parse
-from arctic_runtime.plan.incremental.refusal import NotMaintained
-from arctic_runtime.plan.incremental.render import input_name, render
-from arctic_runtime.plan.written import write
-from arctic_runtime.spark.frames import column
-from arctic_runtime.spark.judge import judge
+from arctic_runtime.spark.refresh.judge import judge
+from arctic_runtime.spark.tables.frames import column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

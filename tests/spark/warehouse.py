@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.look import Outcome
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.frames import COMMIT_ORDER
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.statement import name as quoted
-from arctic_runtime.spark.verify import verify
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.verify import verify
+from arctic_runtime.spark.refresh.planning import Outcome
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from arctic_runtime.spark.session import SparkEnvironment
+    from arctic_runtime.spark.engine.session import SparkEnvironment
 
 Rows = list[tuple[Any, ...]]
 MODEL_PARTS = ("not_null", "checks", "contract", "comment", "column_comments")

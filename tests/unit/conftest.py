@@ -17,9 +17,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.version import Version, encode_versions
+from arctic_runtime.profile import Profile
 
 BASE = (NestedField(1, "id", LongType(), required=False), NestedField(2, "note", StringType(), required=False))
 CHANGES = (

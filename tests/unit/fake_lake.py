@@ -23,6 +23,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.key import KEY_PROPERTY
+from arctic_runtime.model.layout import LAYOUT, layout_text
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
 from arctic_runtime.model.step import (
@@ -41,8 +42,7 @@ from arctic_runtime.model.version import Version, Window, decode_versions, encod
 from arctic_runtime.plan.decide import CONSUMED, MODE, REASON, RUN, Request, consumed, decide, last_run
 from arctic_runtime.plan.expiry import expiry
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.layout import LAYOUT, layout_text
-from arctic_runtime.plan.settle import settle, stale_branches
+from arctic_runtime.plan.reconcile import settle, stale_branches
 
 Rows = dict[int, str]
 Change = tuple[int, "str | None", "str | None"]

@@ -17,17 +17,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog import CatalogReader
-from arctic_runtime.config import Profile
-from arctic_runtime.inspect import history
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations.inspect import history
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.compaction import compact
-from arctic_runtime.spark.run import Run
-from arctic_runtime.spark.session import SparkEnvironment
-from arctic_runtime.spark.verify import verify
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.verify import verify
+from arctic_runtime.spark.refresh.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

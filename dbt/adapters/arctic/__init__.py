@@ -2,11 +2,11 @@
 
 from dbt.adapters.base import AdapterPlugin
 
-from dbt.adapters.arctic.column import ArcticColumn
-from dbt.adapters.arctic.connections import ArcticConnectionManager
+from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.impl import ArcticAdapter
-from dbt.adapters.arctic.relation import ArcticRelation
+from dbt.adapters.arctic.relations.column import ArcticColumn
+from dbt.adapters.arctic.relations.relation import ArcticRelation
 from dbt.include import arctic
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.config import KEPT, Profile, masked, nearest
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import KEPT, Profile, masked, nearest
 
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",

@@ -25,22 +25,24 @@ from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
-from arctic_runtime.catalog import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
-from arctic_runtime.config import Profile
+from arctic_runtime.catalog.observe import CLONE, KIND, observe_source
+from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
-from arctic_runtime.observe import CLONE, KIND, observe_source
-from arctic_runtime.spark.statement import text
-from dbt.adapters.arctic import catalogs, checks, constraints, freshness, python_models, seeds, upkeep
-from dbt.adapters.arctic import maintain as maintenance
-from dbt.adapters.arctic.column import ArcticColumn
-from dbt.adapters.arctic.connections import ArcticConnectionManager
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.statement import text
+from dbt.adapters.arctic import upkeep
+from dbt.adapters.arctic.connections.handle import SessionHandle
+from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.debug import report
-from dbt.adapters.arctic.docs_catalog import catalog_table, single_table
-from dbt.adapters.arctic.handle import SessionHandle
-from dbt.adapters.arctic.identifiers import quoted, unquoted
-from dbt.adapters.arctic.readers import Readers
-from dbt.adapters.arctic.relation import ArcticRelation
+from dbt.adapters.arctic.materialize import maintain as maintenance
+from dbt.adapters.arctic.materialize import python_models, seeds
+from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
+from dbt.adapters.arctic.relations.column import ArcticColumn
+from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
+from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 if TYPE_CHECKING:
     import agate
@@ -147,7 +149,7 @@ class ArcticAdapter(SparkAdapter):
         """Runs SQL; where it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
         if changes_read(sql):
             with self.connections.exception_handler(sql):
-                from arctic_runtime.spark.run import preview_changes
+                from arctic_runtime.spark.refresh.run import preview_changes
 
                 preview_changes(self.spark_session(), self.catalog_reader, sql)
             self.connections.get_thread_connection().handle.note_temporary_view()
@@ -389,7 +391,7 @@ class ArcticAdapter(SparkAdapter):
     @available
     def branch_of(self, relation: BaseRelation) -> BaseRelation:
         """The relation on a branch of its own, for statements of `replace_rows`; the branch is not made yet."""
-        from dbt.adapters.arctic import increments
+        from dbt.adapters.arctic.materialize import increments
 
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
@@ -399,7 +401,7 @@ class ArcticAdapter(SparkAdapter):
 
         The table `staged`, which they read, is dropped whatever becomes of them.
         """
-        from dbt.adapters.arctic import increments
+        from dbt.adapters.arctic.materialize import increments
 
         table, branch = maintenance.table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
         reader = self.catalog_reader if self._is_readable(on_branch.database) else None
@@ -520,7 +522,7 @@ class ArcticAdapter(SparkAdapter):
             if any(sign in str(error) for sign in _NOT_FOUND):
                 return ()
             raise
-        from arctic_runtime.spark.frames import type_of
+        from arctic_runtime.spark.tables.frames import type_of
 
         return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from arctic_runtime.config import Profile
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
-from dbt.adapters.arctic import maintain, python_models
-from dbt.adapters.arctic.relation import ArcticRelation
+from arctic_runtime.profile import Profile
+from dbt.adapters.arctic.materialize import maintain, python_models
+from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dbt.adapters.base import BaseRelation
 
-from arctic_runtime import inspect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.compaction import CompactionMode, describe_compaction
 from arctic_runtime.model.names import named_table
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations import inspect
 from arctic_runtime.plan.expiry import describe_expiry
-from dbt.adapters.arctic import maintain
+from dbt.adapters.arctic.materialize import maintain
 from dbt.adapters.arctic.project import compiled_model, relation_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.catalog import CatalogReader
+    from arctic_runtime.catalog.reader import CatalogReader
 
 
 def project_models(nodes: Iterable[Any]) -> dict[str, Model]:
@@ -49,8 +49,8 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
 
 def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Compacts a table; returns lines for people."""
-    from arctic_runtime.spark.compaction import compact as perform
-    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.maintenance.compaction import compact as perform
+    from arctic_runtime.spark.refresh.run import Run
 
     modes = {str(known): known for known in get_args(CompactionMode)}
     if mode not in modes:
@@ -61,8 +61,8 @@ def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[]
 
 def split(model: Model, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Splits nodes that outgrew their limit; returns lines for people."""
-    from arctic_runtime.spark.compaction import split as perform
-    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.maintenance.compaction import split as perform
+    from arctic_runtime.spark.refresh.run import Run
 
     done = perform(Run(model, reader, session))
     return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to split"]
@@ -72,16 +72,16 @@ def expire(
     model: Model, models: Iterable[Model], reader: CatalogReader, session: Callable[[], SparkSession]
 ) -> list[str]:
     """Lets old versions of a table go; `models` are those of the project, any of which may read it."""
-    from arctic_runtime.spark.expiry import expire as perform
-    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.maintenance.expiry import expire as perform
+    from arctic_runtime.spark.refresh.run import Run
 
     return describe_expiry(perform(Run(model, reader, session), [other.table for other in models]), "gone")
 
 
 def restore(model: Model, version: int | str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Takes a table back to an earlier version; returns lines for people."""
-    from arctic_runtime.spark.restore import restore as perform
-    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.maintenance.restore import restore as perform
+    from arctic_runtime.spark.refresh.run import Run
 
     return [inspect.describe_restored(model, perform(Run(model, reader, session), version))]
 
@@ -95,8 +95,8 @@ def overwrite(
     session: Callable[[], SparkSession],
 ) -> list[str]:
     """Says what all rows of a table are, or those of a partition; values come as YAML or Jinja has them."""
-    from arctic_runtime.spark.overwrite import overwrite as perform
-    from arctic_runtime.spark.run import Run
+    from arctic_runtime.spark.maintenance.overwrite import overwrite as perform
+    from arctic_runtime.spark.refresh.run import Run
 
     rows = named_table(source, model.table) if isinstance(source, str) else maintain.table_name(source)
     place = _given("as_of", as_of)
@@ -113,8 +113,8 @@ def savepoint(
     session: Callable[[], SparkSession],
 ) -> list[str]:
     """Gives a version of a table a name, or takes the name away; returns lines for people."""
-    from arctic_runtime.spark.run import Run
-    from arctic_runtime.spark.savepoint import drop_savepoint, make_savepoint
+    from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+    from arctic_runtime.spark.refresh.run import Run
 
     run = Run(model, reader, session)
     if drop:

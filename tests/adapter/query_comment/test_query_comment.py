@@ -16,8 +16,8 @@ from dbt.tests.adapter.query_comment.test_query_comment import (
 from dbt.tests.util import run_dbt
 from pyspark.sql import SparkSession
 
-from arctic_runtime.spark.jobs import describe_jobs
-from dbt.adapters.arctic import handle
+from arctic_runtime.spark.engine.jobs import describe_jobs
+from dbt.adapters.arctic.connections import handle
 
 
 class TestQueryComments(BaseQueryComments):

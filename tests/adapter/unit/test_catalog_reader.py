@@ -21,11 +21,12 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from arctic_runtime import catalog, config
-from arctic_runtime.catalog import CatalogReader, UnsupportedType, spark_type
-from arctic_runtime.config import Profile
+from arctic_runtime import profile as config
+from arctic_runtime.catalog import reader as catalog
+from arctic_runtime.catalog.foreign_types import readable
+from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.foreign_types import readable
+from arctic_runtime.profile import Profile
 
 
 @pytest.fixture

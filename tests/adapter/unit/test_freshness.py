@@ -7,7 +7,7 @@ import datetime as dt
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version
-from dbt.adapters.arctic.freshness import last_change, question
+from dbt.adapters.arctic.relations.freshness import last_change, question
 
 
 def state(*operations: str) -> SourceState:

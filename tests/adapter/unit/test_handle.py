@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dbt.adapters.arctic.handle import SessionHandle
+from dbt.adapters.arctic.connections.handle import SessionHandle
 
 
 class Session:

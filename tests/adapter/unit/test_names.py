@@ -4,7 +4,7 @@ import pytest
 from dbt_common.exceptions import CompilationError
 
 from dbt.adapters.arctic import ArcticRelation
-from dbt.adapters.arctic.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
 
 ODD_NAMES = ["we ird", "a`b", "it's", 'say "hi"', "select", "订单", "a.b", "x;drop table y", "--", "**"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt.adapters.arctic.python_models import query, rows_of, view_name
+from dbt.adapters.arctic.materialize.python_models import query, rows_of, view_name
 
 POSTFIX = """
 class dbtObj:

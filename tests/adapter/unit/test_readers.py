@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.names import TableName
-from dbt.adapters.arctic import readers
-from dbt.adapters.arctic.readers import Readers
+from dbt.adapters.arctic.materialize import readers
+from dbt.adapters.arctic.materialize.readers import Readers
 
 
 def node(name: str, *parents: str, materialized: str = "arctic", code: str = "") -> Any:

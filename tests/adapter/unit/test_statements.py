@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt.adapters.arctic import statements
+from dbt.adapters.arctic.connections import statements
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,12 @@
+"""Reading a catalog and the metadata of its tables by pyiceberg, without Spark."""
+
+__all__ = [
+    "foreign_types",
+    "lookup",
+    "manifests",
+    "metered_io",
+    "observe",
+    "partial_progress",
+    "pinned_snapshots",
+    "reader",
+]

@@ -1,0 +1,227 @@
+"""One row by its key, from as few bytes as the layout allows: partition, node, bounds of files and of row groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from arctic_runtime.catalog.metered_io import CountedIO
+from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import ACTION, SEQUENCE, plain_columns
+from arctic_runtime.model.state import ChangeTableState, Commit, built
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+
+if TYPE_CHECKING:
+    from pyiceberg.table import DataScan, FileScanTask, Table
+
+
+_PUFFIN_TAIL = 12
+"""The length of a Puffin file's footer, its flags and its magic bytes, of four each."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A row by its key, None where there is none; how many data files were opened for it, and the bytes read of them.
+
+    Deletion vectors count as bytes, and not as files.
+    """
+
+    row: Mapping[str, Any] | None
+    files_opened: int
+    bytes_read: int
+
+
+class _Files:
+    """The files of one table that may hold a key, read one by one; counts them and their bytes."""
+
+    def __init__(self, table: Table, wanted: Mapping[str, str]) -> None:
+        self.table, self.wanted = table, wanted
+        self.io = CountedIO(table.io)
+        self.opened = 0
+
+    def planned(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
+        """Those that partitions and bounds do not rule out."""
+        scan = _scan(self.table, snapshot, self.wanted)
+        return ((scan, task) for task in scan.plan_files())
+
+    def rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
+        """The rows of the key in one file: its columns are read first, of row groups whose bounds have the key."""
+        self.opened += 1
+        if not all(_is_vectors(file) for file in task.delete_files):
+            return self._read(scan, task, with_deletes=True)
+        places = set(self._places(scan, task.file.file_path))
+        live = places - self._deleted(task) if places and task.delete_files else places
+        if not live:
+            return []
+        return self._read(scan, task, with_deletes=live != places and len(places) > 1)
+
+    def _read(self, scan: DataScan, task: FileScanTask, with_deletes: bool) -> list[dict[str, Any]]:
+        """Where deleted rows are to be left out pyiceberg reads the whole file, else what the bounds leave of it."""
+        from pyiceberg.io import FileIO
+        from pyiceberg.io.pyarrow import ArrowScan
+        from pyiceberg.table import FileScanTask
+
+        io = cast(FileIO, self.io)
+        reading = ArrowScan(self.table.metadata, io, scan.projection(), scan.row_filter, scan.case_sensitive)
+        chosen = task if with_deletes else FileScanTask(task.file)
+        rows: list[dict[str, Any]] = reading.to_table([chosen]).to_pylist()
+        return rows
+
+    def _places(self, scan: DataScan, path: str) -> Iterator[int]:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+        from pyiceberg.expressions.visitors import bind, translate_column_names
+        from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
+
+        with self.io.new_input(path).open() as stream:
+            fragment = ds.ParquetFileFormat().make_fragment(stream)
+            schema = pyarrow_to_schema(fragment.physical_schema, self.table.name_mapping(), format_version=3)
+            bound = bind(self.table.schema(), scan.row_filter, case_sensitive=False)
+            own = bind(schema, translate_column_names(bound, schema, case_sensitive=False), case_sensitive=False)
+            condition = expression_to_pyarrow(own, schema)
+            names = [schema.find_field(self._field(name)).name for name in self.wanted]
+            starts = _starts(fragment.metadata)
+            for group in fragment.subset(filter=condition).row_groups:
+                keys = fragment.subset(row_group_ids=[group.id]).to_table(columns=names)
+                places = pa.array(range(starts[group.id], starts[group.id] + len(keys)))
+                yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
+
+    def _field(self, name: str) -> int:
+        return self.table.schema().find_field(name, case_sensitive=False).field_id
+
+    def _deleted(self, task: FileScanTask) -> set[int]:
+        """The places in a file that are deleted, of each Puffin file only the vector that is of this one."""
+        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+        from pyiceberg.table.puffin import PuffinFile
+
+        found: set[int] = set()
+        for file in task.delete_files:
+            with self.io.new_input(file.file_path).open() as stream:
+                cut = _cut_out(stream, task.file.file_path)
+            for vector in deletion_vectors_from_puffin_file(PuffinFile(cut)):
+                found.update(vector.to_vector().to_pylist())
+        return found
+
+
+def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
+    """The row of a key, given as texts in the order of the primary key; reads only files that may hold it.
+
+    Of what is not merged yet the newest commit is read first, of the base the largest file, and the first that has the
+    row ends the search. Raises ConfigError where the number of values is not that of the key's columns.
+    """
+    key = model.config.primary_key
+    if len(values) != len(key):
+        raise ConfigError(f"{model.table}: give one value for each of {', '.join(key) or 'no column'}")
+    state = observe_model(reader, model)
+    changes, base = built(state, model.table)
+    wanted = dict(zip(key, values, strict=True))
+    log = _Files(reader.load_table(model.table.changes.schema, model.table.changes.name), wanted)
+    newest = _newest_change(log, changes, base.merged)
+    if newest is not None:
+        names = [column.name for column in plain_columns(changes.columns)]
+        row = None if newest[ACTION] == "delete" else {name: newest[name] for name in names}
+        return Lookup(row, log.opened, log.io.bytes)
+    merged = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
+    found = _live_row(merged, base.snapshot)
+    return Lookup(found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
+
+
+def full_scan_bytes(reader: CatalogReader, model: Model) -> int:
+    """What reading the whole base takes from storage: its data files and deletion vectors."""
+    snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary.additional_properties.get("total-files-size", 0))
+
+
+def _live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
+    planned = sorted(base.planned(snapshot), key=lambda found: found[1].file.record_count, reverse=True)
+    return next((row for scan, task in planned for row in base.rows(scan, task)), None)
+
+
+def _newest_change(log: _Files, changes: ChangeTableState, merged: Version | None) -> dict[str, Any] | None:
+    """The key's newest change row that is not merged yet."""
+    pending = changes.after(merged)
+    if not pending:
+        return None
+    places = _added_files(log.table, pending)
+    found: dict[str, tuple[DataScan, FileScanTask]] = {}
+    for snapshot in _before_rewriting(changes.commits, pending):
+        found |= {task.file.file_path: (scan, task) for scan, task in log.planned(snapshot)}
+    for place in sorted({places[path] for path in found if path in places}, reverse=True):
+        rows = [row for path, of in found.items() if places.get(path) == place for row in log.rows(*of)]
+        if rows:
+            return max(rows, key=lambda row: row[SEQUENCE])
+    return None
+
+
+def _before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
+    """Snapshots that together have all files that were added in `pending`, before anybody put some of them together."""
+    first = pending[0].version.sequence
+    rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
+    return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
+
+
+def _added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
+    """Path → sequence number of the data files that these commits added, each read where it was added."""
+    places: dict[str, int] = {}
+    for commit in commits:
+        snapshot = table.snapshot_by_id(commit.version.snapshot)
+        assert snapshot is not None
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io)
+                added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
+                places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
+    return places
+
+
+def _cut_out(stream: Any, path: str) -> bytes:
+    """A Puffin file with nothing but the vectors of one data file, from a larger one that is not read in full."""
+    from pyiceberg.table.puffin import MAGIC_BYTES
+
+    stream.seek(-_PUFFIN_TAIL, 2)
+    tail = stream.read(_PUFFIN_TAIL)
+    size = int.from_bytes(tail[:4], "little")
+    stream.seek(-_PUFFIN_TAIL - size, 2)
+    footer = json.loads(stream.read(size))
+    kept, payload = [], MAGIC_BYTES
+    for blob in footer["blobs"]:
+        if blob["properties"].get("referenced-data-file") == path:
+            stream.seek(blob["offset"])
+            kept.append({**blob, "offset": len(payload)})
+            payload += stream.read(blob["length"])
+    told = json.dumps({**footer, "blobs": kept}).encode()
+    return bytes(payload + MAGIC_BYTES + told + len(told).to_bytes(4, "little") + tail[4:])
+
+
+def _is_vectors(file: Any) -> bool:
+    return bool(file.file_format.name == "PUFFIN")
+
+
+def _starts(metadata: Any) -> list[int]:
+    """The place of the first row of each row group."""
+    starts, at = [], 0
+    for group in range(metadata.num_row_groups):
+        starts.append(at)
+        at += metadata.row_group(group).num_rows
+    return starts
+
+
+def _scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
+    from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
+    from pyiceberg.expressions.literals import literal
+
+    condition: BooleanExpression = AlwaysTrue()
+    for name, value in wanted.items():
+        kind = table.schema().find_field(name, case_sensitive=False).field_type
+        try:
+            condition = And(condition, EqualTo(term=Reference(name), value=literal(value).to(kind)))
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise ConfigError(f"{value!r} is no {kind}, which is the type of the key column `{name}`") from error
+    return table.scan(row_filter=condition, snapshot_id=snapshot, case_sensitive=False)

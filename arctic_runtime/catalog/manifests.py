@@ -1,0 +1,202 @@
+"""Observing how the files of tables lie, through pyiceberg: manifests are read, no data file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.observe import KIND
+from arctic_runtime.catalog.reader import CatalogReader, spark_type
+from arctic_runtime.ivm.rewrite.join_placement import NO_NODES, Placement
+from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, Specs, TableFiles
+from arctic_runtime.model.layout import TARGET_PROPERTY
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Transform, Unit
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
+
+DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
+
+_PATH_FIELD = 2147483546
+"""The id that Iceberg gives the column of paths in files of positions."""
+
+_UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_NUMBERED = ("bucket", "years", "months", "hours")
+_WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string")
+"""Iceberg's types whose values Spark reads back exactly from the text that pyiceberg makes of them; decimals too."""
+
+
+def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
+    """What the snapshots of a table count; costs no more than loading the table."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return FileTotals(0, 0)
+    deleted = sum(_counted(snapshot, of) for of in ("total-position-deletes", "total-equality-deletes"))
+    since = [of for of in _since_rewritten(table, snapshot) if _brought_rows(of)]
+    return FileTotals(
+        files=_counted(snapshot, "total-data-files"),
+        deleted=deleted,
+        appends=len(since),
+        bytes=_counted(snapshot, "total-files-size"),
+        added_bytes=sum(_counted(of, "added-files-size") for of in since),
+    )
+
+
+def _since_rewritten(table: Table, newest: Snapshot) -> Iterator[Snapshot]:
+    at: Snapshot | None = newest
+    while at is not None and not (at.summary is not None and at.summary.operation.value == "replace"):
+        yield at
+        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+
+
+def _brought_rows(of: Snapshot) -> bool:
+    return of.summary is not None and of.summary.operation.value == "append" and _counted(of, "added-records") > 0
+
+
+def _counted(snapshot: Snapshot, what: str) -> int:
+    return int(snapshot.summary.additional_properties.get(what, 0)) if snapshot.summary else 0
+
+
+def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
+    """The files of a table's newest snapshot by node; None where it has none.
+
+    Deleted rows are those of deletion vectors, each of which names its file; before format version 3 those of files of
+    positions, as far as these are of one file each.
+    """
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return None
+    files: list[tuple[int, Any]] = []
+    deleted: dict[str, int] = {}
+    referenced = _referenced_place()
+    for spec, file in _live_files(table, snapshot):
+        if file.content.name == "DATA":
+            files.append((spec, file))
+        elif path := file[referenced] or _only_path(file):
+            deleted[path] = deleted.get(path, 0) + file.record_count
+    found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
+    for spec, file in files:
+        values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
+        gone = deleted.get(file.file_path, 0)
+        lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
+        found.setdefault((spec, values), []).append(lying)
+    nodes = (Node(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
+    target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
+    specs = _specs(table)
+    return TableFiles(
+        name,
+        snapshot.snapshot_id,
+        tuple(sorted(nodes, key=str)),
+        target,
+        specs.default,
+        specs.transforms[specs.default],
+    )
+
+
+def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
+    """The partition specs that a table has or had."""
+    return _specs(reader.load_table(name.schema, name.name))
+
+
+def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
+    """Where a base's files lie, by the specs of its manifests; anything else than a base lies in no nodes."""
+    from pyiceberg.manifest import ManifestContent
+
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if table.properties.get(KIND) != "base" or snapshot is None:
+        return NO_NODES
+    transforms = _specs(table).transforms
+    data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA]
+    found = {transforms[of.partition_spec_id] for of in data if of.has_added_files() or of.has_existing_files()}
+    buckets = {of[-1] for of in found if of and of[-1].unit == "bucket"}
+    if any(not of or of[-1] not in buckets for of in found) or len({of.column for of in buckets}) != 1:
+        return NO_NODES
+    others = dict.fromkeys(part.column for of in found for part in of[:-1])
+    (column,) = {of.column for of in buckets}
+    return Placement(column, tuple(sorted(of.parameter or 0 for of in buckets)), tuple(others))
+
+
+def _specs(table: Table) -> Specs:
+    found = {
+        number: tuple(_value(table, of, None).transform for of in spec.fields) for number, spec in table.specs().items()
+    }
+    return Specs(table.spec().spec_id, found)
+
+
+def _live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
+    """Spec and entry of every file; read as format version 3, since pyiceberg itself reads no more than 2 has."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        MANIFEST_ENTRY_SCHEMAS,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+    from pyiceberg.manifest import DataFile as Entry
+
+    for manifest in snapshot.manifests(table.io):
+        with AvroFile[ManifestEntry](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: ManifestEntry, 2: Entry},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries:
+            for entry in entries:
+                if entry.status != ManifestEntryStatus.DELETED:
+                    yield manifest.partition_spec_id, entry.data_file
+
+
+def _referenced_place() -> int:
+    """Where an entry keeps the file that its deletion vector is of; pyiceberg has no name for it."""
+    from pyiceberg.manifest import DATA_FILE_TYPE
+
+    return [field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")
+
+
+def _only_path(deletes: Any) -> str | None:
+    """The one file that a file of positions is of, which the bounds of its paths tell; None where it is of several."""
+    first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
+    return first.decode() if first and first == last else None
+
+
+def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
+    fields = table.specs()[spec].fields
+    return tuple(_value(table, of, value) for of, value in zip(fields, values, strict=True))
+
+
+def _value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
+    """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
+    source = next((column for column in table.schema().fields if column.field_id == of.source_id), None)
+    if source is None or str(of.transform) in ("void", "unknown"):
+        return PartitionValue(Transform("identity", of.name), None if value is None else str(value), "")
+    transform = _transform(of, source.name)
+    if transform.unit in _NUMBERED:
+        return PartitionValue(transform, None if value is None else str(value), "int")
+    text = None if value is None else of.transform.to_human_string(source.field_type, value)
+    return PartitionValue(transform, text, "date" if transform.unit == "days" else _written_type(source.field_type))
+
+
+def _written_type(kind: IcebergType) -> str:
+    from pyiceberg.types import DecimalType
+
+    return spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
+
+
+def _transform(of: PartitionField, column: str) -> Transform:
+    from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+    match of.transform:
+        case BucketTransform(num_buckets=buckets):
+            return Transform("bucket", column, buckets)
+        case TruncateTransform(width=width):
+            return Transform("truncate", column, width)
+        case other:
+            return Transform(_UNITS.get(str(other), "identity"), column)

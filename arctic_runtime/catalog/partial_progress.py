@@ -1,0 +1,49 @@
+"""Observing what merges somebody began on branches of a base and did not end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.compaction import Begun, NodeRange, renewal_end
+from arctic_runtime.model.names import TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.refs import SnapshotRef
+
+RENEWED = "arctic.renewed"
+"""What a snapshot on such a branch says of the nodes that it wrote."""
+
+
+def observe_begun(reader: CatalogReader, name: TableName) -> tuple[Begun, ...]:
+    """The merges that can still go on: those on branches that start at the table's newest snapshot."""
+    table = reader.load_table(name.schema, name.name)
+    found = (_begun(table, branch, ref) for branch, ref in table.metadata.refs.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _begun(table: Table, branch: str, ref: SnapshotRef) -> Begun | None:
+    head = table.metadata.current_snapshot_id
+    end = renewal_end(branch, head) if head is not None else None
+    if head is None or end is None or ref.snapshot_ref_type != "branch":
+        return None
+    behind = list(_behind(table, ref.snapshot_id, head))
+    return Begun(branch, end, frozenset(filter(None, map(_told, behind)))) if behind[-1] == "" else None
+
+
+def _behind(table: Table, tip: int, head: int) -> Iterator[str]:
+    """What each snapshot from the tip on says, and at last nothing where they lead to the head."""
+    at: int | None = tip
+    while at is not None and at != head:
+        snapshot = table.snapshot_by_id(at)
+        told = snapshot.summary.additional_properties.get(RENEWED) if snapshot and snapshot.summary else None
+        yield told or "?"
+        at = snapshot.parent_snapshot_id if snapshot else None
+    yield "" if at == head else "?"
+
+
+def _told(text: str) -> NodeRange | None:
+    first, _, last = text.partition("-")
+    return NodeRange(int(first), int(last)) if first.isdecimal() and last.isdecimal() else None

@@ -1,0 +1,422 @@
+"""Reading a catalog without Spark: namespaces, tables, views and what is written about them.
+
+Everything here goes through pyiceberg, so that asking what exists takes milliseconds and starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from arctic_runtime.catalog.foreign_types import foreign_name, readable
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.types import array_text, map_text, struct_text
+from arctic_runtime.profile import masked
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+    from pyiceberg.view.metadata import ViewMetadata
+
+    from arctic_runtime.profile import Profile
+
+T = TypeVar("T")
+RelationKind = Literal["table", "view", "other"]
+
+LOCK_WAIT_SECONDS = 60.0
+LOCK_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """A column as Spark names its type."""
+
+    name: str
+    type: str
+    comment: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class RelationInfo:
+    """A table or view as its metadata tells it; `rows` and `bytes` are None where the metadata does not say."""
+
+    namespace: str
+    name: str
+    kind: RelationKind
+    columns: tuple[ColumnInfo, ...]
+    properties: dict[str, str]
+    sql: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+    @property
+    def comment(self) -> str | None:
+        return self.properties.get("comment")
+
+
+class CatalogReader:
+    """Reads the catalog of a profile through pyiceberg; safe to share between threads.
+
+    `reachable` tells whether this process can reach the catalog itself; where it can't, every other method
+    raises CatalogError, and only Spark can answer. A namespace is one level, given by its plain name.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._opening = threading.Lock()
+
+    @cached_property
+    def reachable(self) -> bool:
+        return self.profile.pyiceberg_properties() is not None
+
+    @property
+    def lists_views(self) -> bool:
+        """Whether views can be listed too; pyiceberg does so for SQL (JDBC) and REST catalogs only."""
+        return self.reachable and (self._is_sql or self._is_rest)
+
+    def list_namespaces(self) -> list[str]:
+        return sorted(".".join(levels) for levels in self._ask("list namespaces", self.catalog.list_namespaces))
+
+    def namespace_exists(self, namespace: str) -> bool:
+        return self._ask(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
+
+    def create_namespace(self, namespace: str) -> None:
+        """Creates the namespace; does nothing where it exists."""
+        self._ask(f"create namespace {namespace}", lambda: self.catalog.create_namespace_if_not_exists((namespace,)))
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Drops an empty namespace; does nothing where it does not exist."""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        def drop() -> None:
+            with suppress(NoSuchNamespaceError):
+                self.catalog.drop_namespace((namespace,))
+
+        self._ask(f"drop namespace {namespace}", drop)
+
+    def list_relations(self, namespace: str) -> dict[str, RelationKind]:
+        """Name → kind of everything in the namespace, empty where it does not exist."""
+        if self._is_sql:
+            return self._ask(f"list {namespace}", lambda: self._list_sql(namespace))
+        if not self.namespace_exists(namespace):
+            return {}
+        found: dict[str, RelationKind] = {}
+        for levels in self._ask(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
+            found[levels[-1]] = "view"
+        for levels in self._ask(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
+            found.setdefault(levels[-1], "table")
+        return found
+
+    def list_tables(self, namespace: str) -> list[str]:
+        return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "table")
+
+    def list_views(self, namespace: str) -> list[str]:
+        return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "view")
+
+    def load_table(self, namespace: str, name: str) -> Table:
+        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError where there is none.
+
+        Columns of types that pyiceberg does not know have one that `foreign_types` knows.
+        """
+        return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
+
+    def load_view(self, namespace: str, name: str) -> RelationInfo:
+        """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError where there is none."""
+        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._view_metadata(namespace, name))
+        return _view_info(namespace, name, metadata)
+
+    def describe(self, namespace: str, name: str) -> RelationInfo | None:
+        """Columns, comments, properties and size of a table or view; None where there is neither."""
+        from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
+
+        try:
+            return _table_info(namespace, name, self.load_table(namespace, name))
+        except NoSuchTableError:
+            pass
+        try:
+            return self.load_view(namespace, name)
+        except NoSuchViewError:
+            return None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The pyiceberg catalog, opened on first use."""
+        with self._opening:
+            return self._catalog
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        from pyiceberg.catalog import load_catalog
+
+        from arctic_runtime.spark.engine.session import prepare_warehouse
+
+        properties = self.profile.pyiceberg_properties()
+        if properties is None:
+            raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
+        if self.profile.sqlite_file is not None and not self.profile.sqlite_file.exists():
+            prepare_warehouse(self.profile)
+        return self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+
+    @property
+    def _is_sql(self) -> bool:
+        return self.profile.catalog_properties.get("type") == "jdbc"
+
+    @property
+    def _is_rest(self) -> bool:
+        return self.profile.catalog_properties.get("type") == "rest"
+
+    def _list_sql(self, namespace: str) -> dict[str, RelationKind]:
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import select
+
+        query = select(IcebergTables.table_name, IcebergTables.iceberg_type).where(
+            IcebergTables.catalog_name == self.profile.catalog, IcebergTables.table_namespace == namespace
+        )
+        with self._sql_engine().connect() as connection:
+            return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
+
+    def _load_table(self, namespace: str, name: str) -> Table:
+        from pydantic import ValidationError
+        from pyiceberg.exceptions import ValidationError as MetadataError
+
+        try:
+            return self.catalog.load_table((namespace, name))
+        except (ValidationError, MetadataError) as error:
+            if self._is_sql:
+                return self._table_of_foreign_types(namespace, name)
+            raise CatalogError(
+                f"{namespace}.{name} can't be read without Spark.\n  expected: columns of types that pyiceberg knows\n"
+                f"  found: {_unread(error)}\n"
+                "  what to do: read it through a table or an Iceberg view without that column"
+            ) from error
+
+    def _table_of_foreign_types(self, namespace: str, name: str) -> Table:
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.io import load_file_io
+        from pyiceberg.table import Table
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        location = self._metadata_location(namespace, name, ("TABLE", None))
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        metadata = TableMetadataUtil.parse_obj(readable(json.loads(self._metadata_text(location))))
+        file_io = load_file_io({**self.catalog.properties, **metadata.properties}, location)
+        return Table((namespace, name), metadata, location, file_io, self.catalog)
+
+    def _view_metadata(self, namespace: str, name: str) -> ViewMetadata:
+        if self._is_sql:
+            return self._view_metadata_of_sql(namespace, name)
+        return self.catalog.load_view((namespace, name)).metadata
+
+    def view_file(self, namespace: str, name: str) -> str | None:
+        """The metadata file that a view is read from; None where there is no view, or the catalog names no file."""
+        if not self._is_sql:
+            return None
+        return self._ask(
+            f"look for view {namespace}.{name}", lambda: self._metadata_location(namespace, name, ("VIEW",))
+        )
+
+    def _view_metadata_of_sql(self, namespace: str, name: str) -> ViewMetadata:
+        from pyiceberg.exceptions import NoSuchViewError
+        from pyiceberg.view.metadata import ViewMetadata
+
+        location = self._metadata_location(namespace, name, ("VIEW",))
+        if location is None:
+            raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
+        return ViewMetadata.model_validate(readable(json.loads(self._metadata_text(location))))
+
+    def _metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import or_, select
+
+        query = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == self.profile.catalog,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == name,
+            or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
+        )
+        with self._sql_engine().connect() as connection:
+            location = connection.execute(query).scalar()
+        return None if location is None else str(location)
+
+    def _metadata_text(self, location: str) -> bytes:
+        from pyiceberg.io import load_file_io
+        from pyiceberg.serializers import Compressor
+
+        file_io = load_file_io(properties=self.catalog.properties, location=location)
+        decompressed = Compressor.get_compressor(location).stream_decompressor
+        with file_io.new_input(location).open() as stream, decompressed(stream) as content:
+            return content.read()
+
+    def _sql_engine(self) -> Any:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = self.catalog
+        assert isinstance(catalog, SqlCatalog)
+        return catalog.engine
+
+    def _ask(self, what: str, question: Callable[[], T]) -> T:
+        """Runs one question, waiting for a locked catalog, and raises CatalogError where it can't be answered."""
+        deadline = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                with self._explaining(what):
+                    return question()
+            except _Locked as locked:
+                if time.monotonic() > deadline:
+                    raise CatalogError(self._locked_message(what)) from locked
+                time.sleep(LOCK_POLL_SECONDS)
+
+    @contextmanager
+    def _explaining(self, what: str) -> Iterator[None]:
+        from requests.exceptions import RequestException
+
+        try:
+            yield
+        except self._database_errors as error:
+            text = str(getattr(error, "orig", error))
+            if "locked" in text or "busy" in text:
+                raise _Locked(text) from error
+            raise CatalogError(self._failure_message(what, text)) from error
+        except (RequestException, OSError) as error:
+            raise CatalogError(self._failure_message(what, str(error))) from error
+
+    @cached_property
+    def _database_errors(self) -> tuple[type[Exception], ...]:
+        """What a catalog in a database raises; SQLAlchemy is not loaded for those of other kinds."""
+        if not self._is_sql:
+            return ()
+        from sqlalchemy.exc import DBAPIError
+
+        return (DBAPIError, sqlite3.Error)
+
+    def _failure_message(self, what: str, reason: str) -> str:
+        cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
+        return f"catalog {self.profile.catalog} ({self._address}): could not {what}: {reason}. {cure}"
+
+    def _locked_message(self, what: str) -> str:
+        return (
+            f"catalog {self.profile.catalog} ({self._address}): could not {what}: another process has kept it "
+            f"locked for {LOCK_WAIT_SECONDS:.0f} s. See who holds the file, for instance with "
+            f"`fuser -v {self._address}`, and let it finish or end it."
+        )
+
+    @property
+    def _address(self) -> str:
+        if self.profile.sqlite_file is not None:
+            return str(self.profile.sqlite_file)
+        return masked(self.profile.catalog_properties).get("uri", "no address")
+
+
+class UnsupportedType(Exception):
+    """A column's type is one that only Spark can name."""
+
+
+class _Locked(Exception):
+    """The catalog's database is locked by another process."""
+
+
+_KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
+
+_CURES = (
+    ("readonly", "The warehouse is read-only here: check its permissions."),
+    ("read-only", "The warehouse is read-only here: check its permissions."),
+    ("Permission denied", "Check the permissions of the warehouse."),
+    ("unable to open", "Check that the warehouse exists and that this user may write to it."),
+)
+
+
+def spark_type(iceberg_type: IcebergType) -> str:
+    """Spark's name of an Iceberg type, as `DESCRIBE` shows it; or UnsupportedType."""
+    from pyiceberg import types
+
+    match iceberg_type:
+        case types.DecimalType(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case types.ListType(element_type=element):
+            return array_text(spark_type(element))
+        case types.MapType(key_type=key, value_type=value):
+            return map_text(spark_type(key), spark_type(value))
+        case types.StructType(fields=fields):
+            return struct_text((field.name, spark_type(field.field_type)) for field in fields)
+        case types.FixedType():
+            return "binary"
+        case types.GeometryType() if (foreign := foreign_name(iceberg_type)) is not None:
+            return foreign
+        case _ if str(iceberg_type) in _PLAIN_TYPES:
+            return _PLAIN_TYPES[str(iceberg_type)]
+        case _:
+            raise UnsupportedType(str(iceberg_type))
+
+
+_PLAIN_TYPES = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "date": "date",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+    "string": "string",
+    "uuid": "string",
+    "binary": "binary",
+    "unknown": "void",
+    "variant": "variant",
+}
+
+
+def _columns(schema: Schema) -> tuple[ColumnInfo, ...]:
+    return tuple(
+        ColumnInfo(field.name, spark_type(field.field_type), field.doc, field.required) for field in schema.fields
+    )
+
+
+def _table_info(namespace: str, name: str, table: Table) -> RelationInfo:
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return RelationInfo(
+        namespace=namespace,
+        name=name,
+        kind="table",
+        columns=_columns(table.schema()),
+        properties=dict(table.properties),
+        rows=_live_rows(summary) if snapshot else 0,
+        bytes=int(summary["total-files-size"]) if "total-files-size" in summary else None,
+    )
+
+
+def _unread(error: Exception) -> str:
+    """What a library that checks metadata says of the first part that it does not read."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line.startswith("Value error")), lines[0])
+
+
+def _live_rows(summary: dict[str, str]) -> int | None:
+    """Rows left after deletes; None where equality deletes make the count unknown."""
+    if "total-records" not in summary or int(summary.get("total-equality-deletes", 0)):
+        return None
+    return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+
+
+def _view_info(namespace: str, name: str, metadata: ViewMetadata) -> RelationInfo:
+    version = next(v for v in metadata.versions if v.version_id == metadata.current_version_id)
+    schema = next(s for s in metadata.schemas if s.schema_id == version.schema_id)
+    return RelationInfo(
+        namespace=namespace,
+        name=name,
+        kind="view",
+        columns=_columns(schema),
+        properties=dict(metadata.properties),
+        sql=next((r.root.sql for r in version.representations if r.root.dialect == "spark"), None),
+    )

@@ -1,0 +1,149 @@
+"""What a condition says about columns: its conjuncts, and which columns it makes equal.
+
+An equality of two plain columns is taken for one of values, so that a column can stand for another that it equals.
+Where types differ, whoever builds a tree says so: in `coalesce(x) = y` values correspond one to one without being the
+same, and with both sides written like that it is no equality of columns at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import Form, column, form, used
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A column of the left input equals one of the right; `null_safe` where nulls equal each other as well.
+
+    `same` tells whether one can stand for the other in any expression; if not, at least in comparisons.
+    """
+
+    left: str
+    right: str
+    null_safe: bool
+    same: bool = True
+
+
+def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+    """The parts that all have to be true; none for no condition."""
+    if condition is None:
+        return ()
+    bare = condition.unnest()
+    if isinstance(bare, exp.And):
+        return (*conjuncts(bare.left), *conjuncts(bare.right))
+    return () if isinstance(bare, exp.Boolean) and bare.this else (bare,)
+
+
+def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
+    """The condition that all parts are true; None for no parts."""
+    found = tuple(parts)
+    if len(found) < 2:
+        return found[0] if found else None
+    return exp.and_(*found)
+
+
+def factored(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+    """The conjuncts, where what all branches of an OR have in common is one of its own: `a and b or a and c`."""
+    return tuple(part for found in conjuncts(condition) for part in _factored(found))
+
+
+def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    branches = [{form(part): part for part in conjuncts(branch)} for branch in _disjuncts(condition)]
+    common = set[Form](branches[0]).intersection(*branches)
+    if len(branches) < 2 or not common:
+        return (condition,)
+    rests = [conjunction(part for made, part in branch.items() if made not in common) for branch in branches]
+    shared = tuple(part for made, part in branches[0].items() if made in common)
+    kept = [rest for rest in rests if rest is not None]
+    return shared if len(kept) < len(rests) else (*shared, exp.or_(*kept))
+
+
+def implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
+    """What an OR says of some columns alone, where each of its branches says something of them; None else."""
+    told = [
+        conjunction(part for part in conjuncts(branch) if used(part) and set(names).issuperset(used(part)))
+        for branch in _disjuncts(condition)
+    ]
+    kept = [part for part in told if part is not None]
+    return exp.or_(*kept) if len(kept) == len(told) > 1 else None
+
+
+def _disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    """The parts of which one at least has to be true."""
+    bare = condition.unnest()
+    return (*_disjuncts(bare.left), *_disjuncts(bare.right)) if isinstance(bare, exp.Or) else (bare,)
+
+
+def equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:
+    """The conjuncts that equate a column of `left` with one of `right`, whichever way round they are written."""
+    found: list[Equality] = []
+    for part in conjuncts(condition):
+        if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
+            continue
+        sides = part.left.unnest(), part.right.unnest()
+        one, other = map(_column, sides)
+        marked = one is not sides[0], other is not sides[1]
+        if one and other and not all(marked):
+            for a, b in ((one.name, other.name), (other.name, one.name)):
+                if a in left and b in right:
+                    found.append(Equality(a, b, isinstance(part, exp.NullSafeEQ), not any(marked)))
+    return tuple(dict.fromkeys(found))
+
+
+def _column(side: exp.Expr) -> exp.Column | None:
+    """A plain column, or the one in `coalesce(x)`."""
+    bare = side.this.unnest() if isinstance(side, exp.Coalesce) and not side.expressions else side
+    return bare if isinstance(bare, exp.Column) else None
+
+
+def links(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[exp.Expr, ...]:
+    """The conjuncts by which an engine can hash: an expression of one side equals one of the other."""
+    return tuple(part for part in conjuncts(condition) if _is_link(part, left, right))
+
+
+def _is_link(part: exp.Expr, left: Collection[str], right: Collection[str]) -> bool:
+    if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
+        return False
+    one, other = used(part.left), used(part.right)
+    if not one or not other:
+        return False
+    return any(set(one) <= set(a) and set(other) <= set(b) for a, b in ((left, right), (right, left)))
+
+
+def constants(condition: exp.Expr | None) -> frozenset[str]:
+    """The columns that a condition gives one value."""
+    sides = [
+        (one.unnest(), other)
+        for part in conjuncts(condition)
+        if isinstance(part, (exp.EQ, exp.NullSafeEQ))
+        for one, other in ((part.left, part.right), (part.right, part.left))
+    ]
+    return frozenset(one.name for one, other in sides if isinstance(one, exp.Column) and not used(other))
+
+
+def replaced(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
+    """An expression with other expressions in the place of columns."""
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in values:
+            return node
+        value = values[node.name].copy()
+        return value if isinstance(value, exp.Column) else exp.paren(value, copy=False)
+
+    return expression.copy().transform(swap)
+
+
+def plain(expressions: Iterable[tuple[str, exp.Expr]]) -> dict[str, str]:
+    """Of a projection's columns, those that are a column of the input: name to the input's name."""
+    bare = ((name, value.unnest()) for name, value in expressions)
+    return {name: value.name for name, value in bare if isinstance(value, exp.Column)}
+
+
+def same(left: str, right: str, null_safe: bool) -> exp.Expr:
+    """The condition that two columns are equal."""
+    kind = exp.NullSafeEQ if null_safe else exp.EQ
+    return kind(this=column(left), expression=column(right))

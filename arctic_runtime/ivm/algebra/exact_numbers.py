@@ -1,0 +1,35 @@
+"""Which numbers are exact, so that sums of them are the same in whatever order they are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+
+_LEAST_AVERAGED = 12
+"""With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
+
+
+def is_averaged_exactly(of_type: str | None) -> bool:
+    """Whether Spark computes averages of a type without floating point, as it does those of long enough decimals."""
+    found = digits(of_type)
+    return found is not None and not is_whole(of_type) and found[0] >= _LEAST_AVERAGED
+
+
+def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
+    """Whether a number is exact; None where that is not known.
+
+    A quotient is exact only of decimals, and whether it is one of them is not looked into.
+    """
+    bare = value.unnest()
+    if isinstance(bare, exp.Neg):
+        return is_exact(bare.this, types)
+    if isinstance(bare, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+        sides = is_exact(bare.this, types), is_exact(bare.expression, types)
+        unsure = None in sides or isinstance(bare, exp.Div)
+        return False if False in sides else None if unsure else True
+    of_type = type_of(bare, types)
+    return None if of_type is None else digits(of_type) is not None

@@ -1,0 +1,123 @@
+"""Which expressions can end in an error, so that they may be computed of no rows but those that the query has.
+
+Under ANSI rules `cast(s as int)` is an error where `s` is no number. A query that leaves such rows out before it casts
+has none of these errors, and whoever looks for changes must not make one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+
+_HARMLESS = (exp.Paren, exp.And, exp.Or, exp.Not, exp.Is)
+_LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Var)
+_COMPARED = (
+    *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between),
+    *(exp.Coalesce, exp.Like, exp.Trim),
+)
+"""What takes its arguments as they are where they have one type."""
+
+_OF_ANYTHING = frozenset(
+    {"LOWER", "UPPER", "LCASE", "UCASE", "LTRIM", "RTRIM", "BTRIM", "INITCAP", "CONCAT_WS", "MD5", "SHA1", "LENGTH"}
+    | {"HASH", "XXHASH64", "ISNULL", "ISNOTNULL"}
+)
+"""What takes texts, and everything else as a text."""
+_OF_ONE_TYPE = frozenset({"IFNULL", "NVL", "NULLIF", "CONCAT", "REPLACE", "STARTSWITH", "ENDSWITH", "CONTAINS"})
+_OF_PLACES = frozenset({"SUBSTR", "SUBSTRING", "LEFT", "RIGHT"})
+_OF_MOMENTS = frozenset(
+    {"YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAYOFWEEK", "DAYOFYEAR", "WEEKDAY", "WEEKOFYEAR", "HOUR"}
+    | {"MINUTE", "SECOND", "LAST_DAY", "DATE", "TO_DATE"}
+)
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_INEXACT = ("float", "double")
+
+
+def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Whether an error is possible for some values of the columns; True where it is not known."""
+    return not _is_safe(value, types)
+
+
+def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
+    match value:
+        case exp.Cast():
+            return _all((value.this,), types) and _converts(type_of(value.this, types), type_of(value, types))
+        case exp.Case():
+            found = value.args["ifs"]
+            results = [part for part in (*(one.args["true"] for one in found), value.args.get("default")) if part]
+            parts = [*(one.this for one in found), *results]
+            return value.this is None and _all(parts, types) and _alike(results, types)
+        case exp.Mod():
+            by = value.expression.unnest()
+            is_number = isinstance(by, exp.Literal) and by.is_int and int(by.name) != 0
+            return is_number and _all((value.this,), types) and digits(type_of(value.this.unnest(), types)) is not None
+        case exp.In():
+            parts = [value.this, *value.expressions]
+            return not value.args.get("query") and _all(parts, types) and _alike(parts, types)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            of_type = type_of(value, types)
+            sides = [type_of(side.unnest(), types) for side in (value.this, value.expression)]
+            cannot_overflow = bool(of_type and of_type.startswith("decimal")) or set(sides) <= set(_INEXACT)
+            return _all((value.this, value.expression), types) and cannot_overflow
+        case exp.Substring():
+            places = [part for part in (value.args.get("start"), value.args.get("length")) if part is not None]
+            return _all((value.this, *places), types) and _are_whole(places, types)
+        case exp.Extract():
+            return _all((value.expression,), types) and _are_moments((value.expression,), types)
+        case exp.Anonymous():
+            return _is_safe_call(value.name.upper(), value.expressions, types)
+    parts = list(value.iter_expressions())
+    if isinstance(value, _COMPARED):
+        return _all(parts, types) and _alike(parts, types)
+    return isinstance(value, _LEAVES) or (isinstance(value, _HARMLESS) and _all(parts, types))
+
+
+def _is_safe_call(name: str, arguments: list[exp.Expr], types: Mapping[str, str]) -> bool:
+    if not _all(arguments, types):
+        return False
+    if name == "DATE_TRUNC":
+        return isinstance(arguments[0], exp.Literal) and _are_moments(arguments[1:], types)
+    if name == "TRUNC":
+        return isinstance(arguments[-1], exp.Literal) and _are_moments(arguments[:-1], types)
+    if name in _OF_MOMENTS:
+        return len(arguments) == 1 and _are_moments(arguments, types)
+    if name in _OF_PLACES:
+        return _are_whole(arguments[1:], types)
+    return name in _OF_ANYTHING or (name in _OF_ONE_TYPE and _alike(arguments, types))
+
+
+def _all(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+    return all(_is_safe(part, types) for part in parts)
+
+
+def _alike(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+    """Whether no part has to be converted to be put beside the others, but for numbers to wider ones."""
+    found = {type_of(part.unnest(), types) for part in parts if not isinstance(part, exp.Null)}
+    return len(found) <= 1 if None in found or not all(map(_is_number, found)) else True
+
+
+def _is_number(of_type: str | None) -> bool:
+    return digits(of_type) is not None or of_type in _INEXACT
+
+
+def _are_whole(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+    return all(is_whole(type_of(part, types)) for part in parts)
+
+
+def _are_moments(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+    return all(type_of(part, types) in _MOMENTS for part in parts)
+
+
+def _converts(of_type: str | None, to: str | None) -> bool:
+    """Whether each value of a type is one of another."""
+    if to == "string" or (of_type is not None and of_type == to):
+        return True
+    if of_type in _MOMENTS and to in _MOMENTS:
+        return True
+    one, other = digits(of_type), digits(to)
+    if one and other:
+        return one[1] <= other[1] and one[0] - one[1] <= other[0] - other[1]
+    return bool(to in _INEXACT and _is_number(of_type))

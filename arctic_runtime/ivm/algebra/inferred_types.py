@@ -1,0 +1,155 @@
+"""Types of expressions, as far as they are certain without asking the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import Form, form
+from arctic_runtime.ivm.algebra.numbers import added_type, digits, is_whole, multiplied_type, sum_type, wider
+
+_SAME_TYPE = (
+    exp.Paren,
+    exp.Window,
+    exp.Filter,
+    exp.IgnoreNulls,
+    exp.RespectNulls,
+    exp.Min,
+    exp.Max,
+    exp.First,
+    exp.Last,
+    exp.AnyValue,
+)
+"""What has the type of the first thing that it is applied to."""
+
+_ALWAYS: dict[type[exp.Expr], str] = {
+    exp.Boolean: "boolean",
+    exp.Count: "bigint",
+    exp.CountIf: "bigint",
+    exp.ApproxDistinct: "bigint",
+    exp.RowNumber: "int",
+    exp.Rank: "int",
+    exp.DenseRank: "int",
+}
+
+_NAMED: dict[tuple[str, int], str] = {
+    **dict.fromkeys((("DATE_FORMAT", 2), ("HEX", 1), ("MD5", 1), ("SHA1", 1), ("SHA2", 2)), "string"),
+    **dict.fromkeys((("TO_DATE", 1), ("TO_DATE", 2), ("DATE", 1), ("LAST_DAY", 1), ("MAKE_DATE", 3)), "date"),
+    **dict.fromkeys((("DATE_ADD", 2), ("DATE_SUB", 2), ("ADD_MONTHS", 2)), "date"),
+    **dict.fromkeys((("YEAR", 1), ("QUARTER", 1), ("MONTH", 1), ("DAY", 1), ("WEEKOFYEAR", 1)), "int"),
+    **dict.fromkeys((("DAYOFWEEK", 1), ("LENGTH", 1), ("HASH", 1), ("HASH", 2)), "int"),
+    **dict.fromkeys((("XXHASH64", 1), ("XXHASH64", 2)), "bigint"),
+}
+"""Functions, with so many arguments, whose type does not depend on those of their arguments."""
+
+_OF_TEXTS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
+"""Functions that give a text with the collation of their arguments."""
+
+_TEXTS = ("char", "varchar")
+
+_OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F": "float"}
+
+
+def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
+    """The type as Spark writes it, where that of each column is in `types`; None where it is not certain."""
+    match value:
+        case exp.Column():
+            return types.get(value.name)
+        case exp.Cast():
+            return _of_cast(value)
+        case exp.Literal():
+            return _of_literal(value)
+        case exp.Neg():
+            return _of_negative(value, types)
+        case exp.Coalesce():
+            return _of_all((value.this, *value.expressions), types)
+        case exp.Case():
+            return _of_all((*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types)
+        case exp.Sum():
+            added = type_of(value.this, types)
+            return "double" if added in ("float", "double") else sum_type(added)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _of_two(value, types)
+        case exp.Anonymous():
+            return _of_call(value, types)
+    if isinstance(value, _SAME_TYPE):
+        return type_of(value.this, types)
+    return _ALWAYS.get(type(value))
+
+
+_CASTS: dict[Form, str] = {}
+"""What casts give, by the form of the type: a wide query has thousands of casts to a few types."""
+
+
+def _of_cast(value: exp.Cast) -> str:
+    """Spark knows texts of a length as types of stored columns alone."""
+    key = form(value.to)
+    if key not in _CASTS:
+        written = value.to.sql(dialect="spark").lower()
+        _CASTS[key] = "string" if written.partition("(")[0] in _TEXTS else written
+    return _CASTS[key]
+
+
+def _of_call(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:
+    name = call.name.upper()
+    if name not in _OF_TEXTS:
+        return _NAMED.get((name, len(call.expressions)))
+    found = [type_of(part, types) for part in call.expressions]
+    return "string" if all(of_type is not None and "collate" not in of_type for of_type in found) else None
+
+
+def _of_negative(value: exp.Neg, types: Mapping[str, str]) -> str | None:
+    """The least whole numbers are written without an opposite of their type: `-2147483648` is an int."""
+    if isinstance(value.this, exp.Literal) and value.this.is_int:
+        return _of_whole(-int(value.this.name))
+    of_type = type_of(value.this, types)
+    return of_type if digits(of_type) is not None or of_type in ("float", "double") else None
+
+
+def _of_two(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
+    """The type of a sum, a difference or a product of exact numbers."""
+    sides = [side.unnest() for side in (value.this, value.expression)]
+    one, other = (type_of(side, types) for side in sides)
+    if one is not None and other is not None and is_whole(one) and is_whole(other):
+        return wider(one, other)
+    left, right = (_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
+    if left is None or right is None:
+        return None
+    return multiplied_type(left, right) if isinstance(value, exp.Mul) else added_type(left, right)
+
+
+def _digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
+    """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
+    if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
+        return digits(of_type)
+    return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
+
+
+def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
+    """The type that all parts have; a null has any."""
+    found = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_literal(value: exp.Literal) -> str | None:
+    if value.is_string:
+        return "string"
+    written = value.name
+    of_suffix = _OF_SUFFIX.get(written[-1:].upper())
+    if of_suffix is not None:
+        return of_suffix
+    if written.isdigit():
+        return _of_whole(int(written))
+    whole, _, rest = written.partition(".")
+    if not (whole + rest).isdigit():
+        return None
+    before = whole.lstrip("0")
+    return f"decimal({max(len(before) + len(rest), 1)},{len(rest)})"
+
+
+def _of_whole(number: int) -> str | None:
+    """The type of a whole number that is written out."""
+    if -(2**31) <= number < 2**31:
+        return "int"
+    return "bigint" if -(2**63) <= number < 2**63 else None

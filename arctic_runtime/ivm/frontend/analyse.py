@@ -1,0 +1,226 @@
+"""A query's text as a tree of operators.
+
+Names are resolved as Spark does; views and named queries are written out where they are read, so that one that is
+read twice stands there twice. The order of rows is dropped. Whatever is not understood, or not proven to be what a
+rule asks for, raises NotMaintained; nothing is guessed.
+
+Each column keeps its name from the operator that makes it up to the top: `amount#7` is one column wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.collations import check_collations
+from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Join,
+    Node,
+    Project,
+    SemiJoin,
+    SetOperation,
+    UnionAll,
+    Window,
+    children,
+    columns,
+    walk,
+)
+from arctic_runtime.ivm.frontend.clauses import only_args
+from arctic_runtime.ivm.frontend.functions import parse
+from arctic_runtime.ivm.frontend.scope import Context, Cte, Derived, Lookup, Names, Relation, Shape, ViewText, project
+from arctic_runtime.ivm.frontend.selects import shape_of
+from arctic_runtime.ivm.frontend.type_coercion import common_type, is_same, mark_unlike
+from arctic_runtime.ivm.rewrite.column_pruning import exactly, prune
+
+__all__ = ["Analysed", "Relation", "ViewText", "analyse"]
+
+_SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_", "sort", "distribute", "cluster"})
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A tree, and for each column that the user sees its name and the tree's column, in order.
+
+    A name is "" where Spark makes one up from the expression's text; two names may show the same column. `types` are
+    those of the tree's columns that are certain.
+    """
+
+    tree: Node
+    outputs: tuple[tuple[str, str], ...]
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+def analyse(
+    sql: str,
+    relations: Mapping[str, Relation],
+    views: Mapping[str, str | ViewText],
+    catalog: str,
+    schema: str,
+) -> Analysed:
+    """The tree of a Spark query over `relations`, looking through `views`; both by their full names.
+
+    Names with fewer levels are completed by `catalog` and `schema`, inside a view by what belongs to the view.
+    Raises NotMaintained.
+    """
+    context = Context(
+        relations={name.lower(): (name, relation) for name, relation in relations.items()},
+        views={name.lower(): (name, _view(view)) for name, view in views.items()},
+        names=Names(),
+        catalog=catalog,
+        schema=schema,
+        derive=_derive,
+        shape=_shape,
+    )
+    try:
+        return _analysed(sql, context)
+    except RecursionError as error:
+        raise NotMaintained("UNSUPPORTED", "the query is nested too deeply") from error
+
+
+def _analysed(sql: str, context: Context) -> Analysed:
+    derived = _derive(parse(sql), context, None)
+    wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
+    tree = exactly(prune(derived.node, set(wanted)), wanted)
+    _check(tree)
+    check_collations(tree, context.names.types)
+    return Analysed(mark_unlike(tree, context.names), derived.fields, dict(context.names.types))
+
+
+def _view(view: str | ViewText) -> ViewText:
+    return ViewText(view) if isinstance(view, str) else view
+
+
+def _derive(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
+    """The tree of any query: a select, a set operation, or one of these in parentheses."""
+    if isinstance(query, exp.Select):
+        return project(_shape(query, context, outer), context.names)
+    within = _with_named(query, context)
+    if isinstance(query, exp.SetOperation):
+        return _set_operation(query, within)
+    if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Query):
+        only_args(query, {"this", "order", "with_"})
+        return _derive(query.this, within, outer)
+    raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in the place of a query")
+
+
+def _shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
+    return shape_of(select, _with_named(select, context), outer)
+
+
+def _with_named(query: exp.Query, context: Context) -> Context:
+    """What names stand for behind a WITH: each query knows those before it, and the inner hides the outer."""
+    clause = query.args.get("with_")
+    if clause is None:
+        return context
+    only_args(clause, {"expressions"})
+    for cte in clause.expressions:
+        only_args(cte, {"this", "alias"})
+        named = Cte(cte.this, tuple(part.name for part in cte.args["alias"].columns), context)
+        context = replace(context, ctes={**context.ctes, cte.alias.lower(): named})
+    return context
+
+
+def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
+    only_args(query, _SET_PARTS)
+    left, right = (_derive(part, context, None) for part in (query.this, query.expression))
+    if len(left.fields) != len(right.fields):
+        raise NotMaintained("UNRESOLVED", f"{query.key.upper()} of {len(left.fields)} and {len(right.fields)} columns")
+    left, right = _of_one_type(query.key.upper(), left, right, context.names)
+    names = tuple(_merged_name(*pair, context.names) for pair in zip(left.fields, right.fields, strict=True))
+    inputs = tuple(_positional(part, context.names) for part in (left, right))
+    fields = tuple((field[0], made) for field, made in zip(left.fields, names, strict=True))
+    return Derived(_combined(query, inputs, names), fields)
+
+
+def _of_one_type(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
+    """Both sides of a set operation with casts where it would cast itself.
+
+    The rules may look at one side alone, and what is computed of its columns is not to depend on that.
+    """
+    wanted: list[str | None] = []
+    for (name, one), (_, other) in zip(left.fields, right.fields, strict=True):
+        types = names.types.get(one), names.types.get(other)
+        if types[0] is None or types[1] is None or is_same(types[0], types[1]):
+            wanted.append(None)
+            continue
+        wanted.append(common_type(types[0], types[1]))
+        if wanted[-1] is None:
+            of_types = f"a {types[0]} and a {types[1]} in column {name}"
+            raise NotMaintained("UNSUPPORTED", f"{what} of {of_types}; cast one of them")
+    return _cast(left, wanted, names), _cast(right, wanted, names)
+
+
+def _cast(derived: Derived, wanted: Sequence[str | None], names: Names) -> Derived:
+    found: list[tuple[str, str, exp.Expr]] = []
+    for (name, made), of_type in zip(derived.fields, wanted, strict=True):
+        if of_type is None or is_same(names.types[made], of_type):
+            found.append((name, made, column(made)))
+        else:
+            found.append((name, names.fresh(name, of_type), exp.cast(column(made), of_type, dialect="spark")))
+    if all(made == value.name for _, made, value in found):
+        return derived
+    expressions = {made: value for _, made, value in found}
+    return Derived(Project(derived.node, tuple(expressions.items())), tuple((name, made) for name, made, _ in found))
+
+
+def _merged_name(left: tuple[str, str], right: tuple[str, str], names: Names) -> str:
+    of_type = names.types.get(left[1])
+    return names.fresh(left[0] or "expression", of_type if names.types.get(right[1]) else None)
+
+
+def _combined(query: exp.SetOperation, inputs: tuple[Node, ...], names: tuple[str, ...]) -> Node:
+    is_distinct = bool(query.args.get("distinct"))
+    if isinstance(query, exp.Union):
+        together = UnionAll(_flat(inputs), names)
+        return Distinct(together) if is_distinct else together
+    kind = {exp.Intersect: "intersect", exp.Except: "except"}.get(type(query))
+    if kind is None:
+        raise NotMaintained("UNSUPPORTED", query.key)
+    return SetOperation("intersect" if kind == "intersect" else "except", not is_distinct, inputs[0], inputs[1], names)
+
+
+def _flat(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """One union of many instead of a chain of twos."""
+    return tuple(part for node in inputs for part in (node.inputs if isinstance(node, UnionAll) else (node,)))
+
+
+def _positional(derived: Derived, names: Names) -> Node:
+    """The query with exactly one column for each of its fields, in their order."""
+    wanted = [made for _, made in derived.fields]
+    if len(set(wanted)) == len(wanted):
+        return exactly(derived.node, wanted)
+    seen: set[str] = set()
+    found = []
+    for name, made in derived.fields:
+        found.append((names.fresh(name or "expression", names.types.get(made)) if made in seen else made, column(made)))
+        seen.add(made)
+    return Project(derived.node, tuple(found))
+
+
+def _check(tree: Node) -> None:
+    """No expression reads a column that its inputs lack, which a correlation over several levels would."""
+    for node in walk(tree):
+        available = {name for child in children(node) for name in columns(child)}
+        if any(not available.issuperset(used(value)) for value in _expressions(node)):
+            raise NotMaintained("SUBQUERY", "a subquery that refers to columns of a query beyond the next one")
+
+
+def _expressions(node: Node) -> list[exp.Expr | None]:
+    match node:
+        case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
+            return [value for _, value in named]
+        case Filter(condition=condition):
+            return [condition]
+        case Join(on=on) | SemiJoin(on=on):
+            return [on]
+        case Explode(generator=generator):
+            return [generator]
+    return []

@@ -1,0 +1,48 @@
+"""What a clause may hold; anything else is not maintained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import parts
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.functions import is_aggregate, is_generator
+from arctic_runtime.model.step import Reason
+
+_REASONS: dict[str, Reason] = {
+    "limit": "LIMIT",
+    "offset": "LIMIT",
+    "fetch": "LIMIT",
+    "sample": "NON_DETERMINISTIC",
+}
+
+_WRITTEN = {
+    "sample": "TABLESAMPLE picks rows by chance",
+    "version": "VERSION AS OF or TIMESTAMP AS OF on a table",
+    "pivots": "PIVOT or UNPIVOT",
+    "recursive": "WITH RECURSIVE",
+}
+"""What a part is called where it is written."""
+
+
+def only_args(node: exp.Expr, known: Set[str]) -> None:
+    """Raises NotMaintained where a clause has a part that `known` does not name."""
+    for name, value in node.args.items():
+        if value and name not in known:
+            reason: Reason = _REASONS.get(name, "UNSUPPORTED")
+            written = _WRITTEN.get(name, f"{node.key} with {name.rstrip('_').replace('_', ' ')}")
+            raise NotMaintained(reason, written)
+
+
+def check_of_one_row(expression: exp.Expr, clause: str) -> None:
+    """Raises NotMaintained where an expression takes more than its own row into account, or makes rows."""
+    for node in outside_queries(expression):
+        if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
+            raise NotMaintained("UNSUPPORTED", f"an aggregate, a window function, or explode or the like in {clause}")
+
+
+def outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
+    """An expression's nodes without those of the queries in it."""
+    return parts(expression, whole=exp.Query)

@@ -1,0 +1,233 @@
+"""Which functions a maintained query may call, and how its text is read.
+
+Volatile functions, whose answer depends on more than their arguments, are refused. Functions whose answer depends on
+the order of rows that compare equal are not: `first`, `collect_list`, and `row_number` or `lag` over an order with
+ties. Maintenance computes whole groups and partitions anew, so that what it gives is an answer that a full run could
+have given as well; that a full run might have chosen another one says nothing against it.
+
+Functions that Spark does not have are users' own, of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from arctic_runtime.ivm.algebra.expressions import parts
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, clock_word, function_names
+from arctic_runtime.ivm.frontend.spark_sql import ArcticSpark, Parser, tokens
+
+_CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
+
+_KNOWN = AGGREGATES | GENERATORS | SCALARS | WINDOW_FUNCTIONS
+
+_TAKES_UNIT = frozenset({"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDIFF", "TIMESTAMPADD", "TIMESTAMPDIFF"})
+
+_NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WINDOW", "WINDOW", "WINDOW_TIME"})
+
+_EMPTY_IS_ZERO = (exp.Count, exp.CountIf, exp.ApproxDistinct)
+_EMPTY_IS_NULL = (
+    exp.Sum,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+    exp.First,
+    exp.Last,
+    exp.AnyValue,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+)
+
+_LOSSY = frozenset(
+    {
+        "APPROX_PERCENTILE",
+        "APPROX_TOP_K",
+        "LISTAGG",
+        "MAX_BY",
+        "MIN_BY",
+        "PERCENTILE",
+        "PERCENTILE_APPROX",
+        "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        "STRING_AGG",
+    }
+)
+"""Aggregates that would be written back as others, without an argument or with one more."""
+
+_OWN_SYNTAX = frozenset(
+    {
+        "BROADCAST",
+        "BROADCASTJOIN",
+        "CAST",
+        "EXTRACT",
+        "MAPJOIN",
+        "MERGE",
+        "MERGEJOIN",
+        "OVERLAY",
+        "POSITION",
+        "SHUFFLEMERGE",
+        "SHUFFLE_HASH",
+        "SHUFFLE_REPLICATE_NL",
+        "SUBSTR",
+        "SUBSTRING",
+        "TRIM",
+        "TRY_CAST",
+    }
+)
+
+
+class _Parser(Parser):
+    """Reads as few functions as possible as more than a name, since what is not understood is written back as it was.
+
+    The constructor of arrays is among those read, because a subscript behind its bare name is taken for its argument.
+    """
+
+    FUNCTIONS: ClassVar = {
+        name: build
+        for name, build in Parser.FUNCTIONS.items()
+        if name in (AGGREGATES | GENERATORS | WINDOW_FUNCTIONS | {"ARRAY", "COALESCE"}) - _LOSSY
+    }
+    FUNCTION_PARSERS: ClassVar = {name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX}
+
+
+def parse(sql: str) -> exp.Query:
+    """The one query of a text; NotMaintained where it is none, or not understood."""
+    try:
+        found = read(sql)
+    except SqlglotError as error:
+        raise NotMaintained("UNPARSED", f"the SQL is not understood: {str(error).splitlines()[0]}") from error
+    statements = [statement for statement in found if statement is not None]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise NotMaintained("UNPARSED", "the SQL is not one query")
+    query = statements[0]
+    for node in parts(query):
+        _name_fields(node)
+        _check_variables(node)
+        _check_read(node)
+    return query
+
+
+def read(sql: str) -> list[exp.Expr | None]:
+    """The statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
+    found = tokens(sql)
+    if any(token.token_type == TokenType.PIPE_GT for token in found):
+        raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
+    statements = _Parser(dialect=ArcticSpark()).parse(found, sql)
+    for node in (part for statement in statements if statement is not None for part in parts(statement)):
+        node.pop_comments()
+        _mark_unit(node)
+    return statements
+
+
+def _check_read(node: exp.Expr) -> None:
+    """Refuses what is read as something else: a time of day as a moment, a path as a parameter."""
+    if isinstance(node, exp.DataType) and node.is_type(exp.DType.TIME, exp.DType.TIMETZ):
+        raise NotMaintained("UNSUPPORTED", "the type TIME")
+    if isinstance(node, exp.With) and node.args.get("recursive"):
+        raise NotMaintained("UNSUPPORTED", "WITH RECURSIVE")
+    if isinstance(node, exp.Placeholder):
+        raise NotMaintained("UNSUPPORTED", "a parameter, or a path into a variant (`v:price`)")
+
+
+def check_functions(expression: exp.Expr) -> None:
+    """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
+    for node in parts(expression):
+        word = clock_word(node)
+        if word is not None:
+            raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may mean another moment in every run")
+        if isinstance(node, exp.Func):
+            _check(node)
+        elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            raise NotMaintained(
+                "UNKNOWN_FUNCTION",
+                f"{node.expression.name} is none of Spark's functions",
+            )
+        elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise NotMaintained("UNSUPPORTED", "a parameter or a session variable")
+        elif isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
+            raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
+        elif isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
+            raise NotMaintained("UNSUPPORTED", "any(…) as an aggregate; bool_or is another name of it, and covered")
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is a call of an aggregate, with what belongs to it (`filter`, `within group`, `ignore nulls`)."""
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return is_aggregate(node.this)
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper() in AGGREGATES
+    return isinstance(node, exp.AggFunc)
+
+
+def is_generator(node: exp.Expr) -> bool:
+    """Whether a node is a call of a function that makes any number of rows."""
+    return isinstance(node, exp.Func) and not GENERATORS.isdisjoint(function_names(node))
+
+
+def value_when_empty(call: exp.Expr) -> exp.Expr | None:
+    """What an aggregate makes of no rows: 0, or null; None where that is not known."""
+    while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this
+    if isinstance(call, _EMPTY_IS_ZERO):
+        return exp.Literal.number(0)
+    return exp.Null() if isinstance(call, _EMPTY_IS_NULL) else None
+
+
+def _check(function: exp.Func) -> None:
+    names = set(function_names(function))
+    if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
+        raise NotMaintained(
+            "NON_DETERMINISTIC",
+            f"{_shown(function)} depends on more than its arguments: the moment, the session or chance",
+        )
+    if names & _NOT_SUPPORTED:
+        raise NotMaintained("UNSUPPORTED", f"{_shown(function)} is not covered")
+    if isinstance(function, exp.Anonymous) and function.name.upper() not in _KNOWN:
+        raise NotMaintained(
+            "UNKNOWN_FUNCTION",
+            f"{_shown(function)} is none of Spark's functions",
+        )
+
+
+def _check_variables(function: exp.Expr) -> None:
+    """A variable that is written in another case than where it is declared has been taken for a column."""
+    if not isinstance(function, exp.Lambda):
+        return
+    variables = {variable.name.lower() for variable in function.expressions}
+    for column in function.this.find_all(exp.Column):
+        if column.parts[0].name.lower() in variables:
+            raise NotMaintained(
+                "UNSUPPORTED",
+                f"{column.name} in a lambda could be its variable or a column; write variables in one case",
+            )
+
+
+def _mark_unit(node: exp.Expr) -> None:
+    """Keeps `dateadd(day, 1, d)` from reading a column `day`."""
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
+        unit = node.expressions[0]
+        if isinstance(unit, exp.Column) and not unit.table:
+            unit.replace(exp.Var(this=unit.name))
+
+
+def _name_fields(node: exp.Expr) -> None:
+    """Keeps `struct(amount)` from naming its field as the column is named in the tree."""
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
+        for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
+            last = value.this if isinstance(value, exp.Column) else value.expression
+            if isinstance(last, exp.Identifier):
+                value.replace(exp.alias_(value.copy(), last.name, quoted=True))
+
+
+def _shown(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

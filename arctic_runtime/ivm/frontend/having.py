@@ -1,0 +1,147 @@
+"""HAVING: conditions on groups, with names that may be columns or aliases of the select list.
+
+Spark first reads every name as a column, and keeps that where it is in an aggregate, or in an expression that is
+selected or grouped by. Any other name becomes the alias. What is compared with it stays cast to the column's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import Form, bare, form, transformed
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.numbers import digits, is_whole, wider
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.clauses import outside_queries
+from arctic_runtime.ivm.frontend.functions import is_aggregate
+from arctic_runtime.ivm.frontend.scope import Lookup, Names, Rows, find, local, name_parts, resolve, resolved_name
+from arctic_runtime.ivm.frontend.select_list import Item, aliased
+from arctic_runtime.ivm.frontend.type_coercion import is_same
+
+_CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
+
+
+def of_groups(
+    condition: exp.Expr,
+    items: Sequence[Item],
+    keys: Sequence[exp.Expr],
+    rows: Rows,
+    outer: Lookup | None,
+    names: Names,
+) -> exp.Expr:
+    """A condition of HAVING over the columns below the groups, cast to a boolean, as Spark does in HAVING alone."""
+    found = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolved(bare(condition))
+    if any(isinstance(part, exp.Window) for part in outside_queries(found)):
+        raise NotMaintained("UNSUPPORTED", "a window function in HAVING")
+    is_condition = isinstance(found, _CONDITIONS) or names.type_of(found) == "boolean"
+    return found if is_condition else exp.cast(found, "boolean", dialect="spark")
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """What is known where HAVING is read: `made` is what is grouped by or selected."""
+
+    made: tuple[exp.Expr, ...]
+    items: Sequence[Item]
+    rows: Rows
+    outer: Lookup | None
+    names: Names
+
+    @cached_property
+    def forms(self) -> set[Form]:
+        return {form(value) for value in self.made}
+
+    @cached_property
+    def kinds(self) -> set[type[exp.Expr]]:
+        return {_kind(value) for value in self.made if not isinstance(value, exp.Column | exp.Literal)}
+
+    def resolved(self, condition: exp.Expr) -> exp.Expr:
+        """The condition with what each name stands for.
+
+        Spark knows expressions that only mean the same, such as `1 + a` for `a + 1`. Where it matters whether it does,
+        nothing is assumed.
+        """
+
+        def visit(node: exp.Expr) -> exp.Expr:
+            found = self._whole(node, self._as_selected)
+            if found is not None:
+                self._check_type(node, found)
+            if found is not None or _kind(node) not in self.kinds:
+                return found or node
+            read = self._with_names(node, self._as_read)
+            if form(read) in self.forms:
+                return read
+            if form(read) != form(self._with_names(node, self._as_selected)):
+                raise NotMaintained("UNRESOLVED", "a name in HAVING that could be a column or an alias of another one")
+            return node
+
+        return transformed(condition, visit)
+
+    def _with_names(self, node: exp.Expr, lookup: Lookup) -> exp.Expr:
+        return transformed(node, lambda part: self._whole(part, lookup) or part)
+
+    def _whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
+        """What a node stands for; None where that is to be said of its parts."""
+        if isinstance(node, exp.Query):
+            return node.copy()
+        if is_aggregate(node):
+            return resolve(node, local(self.rows, self.outer))
+        parts = name_parts(node)
+        return None if parts is None else resolved_name(parts, lookup)
+
+    def _as_selected(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        own, alias = find(self.rows, parts), aliased(self.items, parts)
+        if own is None:
+            return alias if alias is not None or self.outer is None else self.outer(parts)
+        if alias is None or any(form(part) in self.forms for part in _reached_through(own)):
+            return own
+        return alias
+
+    def _check_type(self, node: exp.Expr, found: exp.Expr) -> None:
+        """Raises NotMaintained where an alias could stay cast to the type of the column that it hides."""
+        parts = name_parts(node)
+        own = None if parts is None else find(self.rows, parts)
+        if own is None or form(own) == form(bare(found)):
+            return
+        hidden, shown = self.names.type_of(own) or "", self.names.type_of(found) or ""
+        is_alike = is_same(hidden, shown) or (digits(shown) is not None and _is_beside_whole_number(node, hidden))
+        if not hidden or not is_alike:
+            raise NotMaintained(
+                "UNRESOLVED",
+                f"{node.sql('spark')} in HAVING is an alias, and a column that may be of another type; "
+                "another alias, or what it stands for in its place, is covered",
+            )
+
+    def _as_read(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        own = find(self.rows, parts)
+        return self._as_selected(parts) if own is None else own
+
+
+def _reached_through(field: exp.Expr) -> Iterator[exp.Expr]:
+    """A field of a column, the fields that it is in, and the column."""
+    yield field
+    while isinstance(field, exp.Dot):
+        field = field.this
+        yield field
+
+
+def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
+    """Whether a name of an exact type is compared to a whole number that is written out and of no wider type."""
+    comparison = name.parent
+    if not isinstance(comparison, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return False
+    sides = [bare(side) for side in (comparison.this, comparison.expression) if side is not name]
+    number = sides[0].this if isinstance(sides[0], exp.Neg) else sides[0]
+    size, kind = digits(of_type), type_of(number, {})
+    if size is None or kind is None or not isinstance(number, exp.Literal) or not is_whole(kind):
+        return False
+    return wider(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)
+
+
+def _kind(value: exp.Expr) -> type[exp.Expr]:
+    """What expressions have in common that may mean the same: Spark turns comparisons around."""
+    return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

@@ -1,0 +1,270 @@
+"""What a query's names stand for while it is analysed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Literal
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import bare, column, transformed, used
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, columns
+from arctic_runtime.model.columns import Column, same_name
+
+Field = tuple[str, str]
+"""A name that a query can say, and the column of the tree that it stands for."""
+
+Lookup = Callable[[tuple[str, ...]], exp.Expr | None]
+"""What the parts of a name stand for, in terms of the tree's columns; None where there is nothing of this name."""
+
+_MOST_COLUMNS = 20_000
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is known of a table that a query reads.
+
+    `key` are the columns of its primary key, () where it has exactly one row, None where nothing is known.
+    `not_null` are columns that are never null, beyond the key.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] | None = None
+    not_null: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ViewText:
+    """A view's query, its own names for the columns, and what completes names; by default the view's own levels."""
+
+    sql: str
+    columns: tuple[str, ...] = ()
+    catalog: str | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a qualifier reaches. `in_order` is False where `qualifier.*` would give these columns in another order."""
+
+    qualifier: tuple[str, ...]
+    fields: tuple[Field, ...]
+    in_order: bool = True
+
+    @cached_property
+    def named(self) -> dict[str, list[str]]:
+        """The columns of the tree by the names that they go by here, in lower case."""
+        return by_name(self.fields)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a FROM clause gives: `visible` is what `*` stands for and where names without qualifier are looked for."""
+
+    node: Node
+    visible: tuple[Field, ...]
+    sources: tuple[Source, ...]
+
+    @cached_property
+    def named(self) -> dict[str, list[str]]:
+        """The same for names without qualifier."""
+        return by_name(self.visible)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A query's tree and the names of its columns.
+
+    `pending` are conditions on rows of this tree and of the query around it, which is to apply them.
+    """
+
+    node: Node
+    fields: tuple[Field, ...]
+    pending: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A select before its select list is applied: `items` are the names and values of its columns, over `node`.
+
+    `groups` tells whether it has groups by keys of its own, exactly one group, or none; `plain` that neither HAVING nor
+    windows nor DISTINCT stand between its groups and its columns.
+    """
+
+    node: Node
+    items: tuple[tuple[str, exp.Expr], ...]
+    pending: tuple[exp.Expr, ...] = ()
+    groups: Literal["none", "one", "many"] = "none"
+    plain: bool = True
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Cte:
+    """A named query, with what was known where it was named.
+
+    Once it was read, `derived` is its tree, and `ordered` whether it puts rows in an order.
+    """
+
+    query: exp.Query
+    columns: tuple[str, ...]
+    context: Context
+    derived: list[Derived] = field(default_factory=list)
+    ordered: list[bool] = field(default_factory=list)
+
+
+@dataclass
+class Names:
+    """Gives every column of the tree its name, and remembers the types and the nulls of those that are known."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    never_null: set[str] = field(default_factory=set)
+    _numbers: count[int] = field(default_factory=count)
+
+    def fresh(self, name: str, of_type: str | None = None) -> str:
+        """A name that no other column of the tree has; NotMaintained when there are too many."""
+        number = next(self._numbers)
+        if number > _MOST_COLUMNS:
+            raise NotMaintained("UNSUPPORTED", "with its views and named queries written out, the query is too large")
+        made = f"{name}#{number}"
+        if of_type is not None:
+            self.types[made] = of_type
+        return made
+
+    def type_of(self, value: exp.Expr) -> str | None:
+        """The type of an expression over these columns as Spark writes it; None where it is not certain."""
+        return type_of(value, self.types)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that a query's names may stand for beyond its own FROM clause; names in lower case."""
+
+    relations: Mapping[str, tuple[str, Relation]]
+    views: Mapping[str, tuple[str, ViewText]]
+    names: Names
+    catalog: str
+    schema: str
+    derive: Callable[[exp.Query, Context, Lookup | None], Derived]
+    shape: Callable[[exp.Select, Context, Lookup | None], Shape]
+    ctes: Mapping[str, Cte] = field(default_factory=dict)
+    inside: frozenset[str] = frozenset()
+    ordered_views: dict[str, bool] = field(default_factory=dict)
+
+
+def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
+    """What a name stands for in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
+    for depth in range(min(3, len(parts) - 1), -1, -1):
+        where = _reached(rows, parts[:depth]) if depth else (rows,)
+        found = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
+        if found:
+            return nested(column(one(found, ".".join(parts))), parts[depth + 1 :])
+    return None
+
+
+def nested(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
+    """The field inside a value that is reached through these names; without any, the value."""
+    for part in inner:
+        value = exp.Dot(this=value, expression=exp.to_identifier(part, quoted=True))
+    return value
+
+
+def matching(fields: Iterable[Field], name: str) -> tuple[str, ...]:
+    """The columns of the tree that a name may stand for, each once."""
+    wanted = name.lower()
+    return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
+
+
+def by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
+    """The columns of the tree by the names that they go by, in lower case."""
+    found: dict[str, list[str]] = {}
+    for own, made in fields:
+        found.setdefault(own.lower(), []).append(made)
+    return found
+
+
+def one(found: tuple[str, ...], name: str) -> str:
+    """The only column found; NotMaintained where there are several or none."""
+    if len(found) != 1:
+        what = "could be several columns" if found else "is no column that is known"
+        raise NotMaintained("UNRESOLVED", f"{name} {what}")
+    return found[0]
+
+
+def reaches(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether a name's qualifier means a source."""
+    own = qualifier[-len(parts) :]
+    return len(own) == len(parts) and all(map(same_name, own, parts))
+
+
+def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
+    """The parts of a name that stands for a column, perhaps with fields inside it; None for any other expression.
+
+    Spark does not look at parentheses: `(t).a` is `t.a`.
+    """
+    if isinstance(node, exp.Column):
+        if isinstance(node.this, exp.Star):
+            raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
+        return tuple(part.name for part in node.parts)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        before = name_parts(bare(node.this))
+        return None if before is None else (*before, node.expression.name)
+    return None
+
+
+def resolve(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
+    """The expression in terms of the tree's columns; queries inside it are left as they are."""
+
+    def visit(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Query):
+            return node.copy()
+        parts = name_parts(node)
+        return node if parts is None else resolved_name(parts, lookup)
+
+    return transformed(expression, visit)
+
+
+def resolved_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
+    """What a name stands for; NotMaintained where that is nothing."""
+    found = lookup(parts)
+    if found is None:
+        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is no column that is known")
+    return found
+
+
+def local(rows: Rows, outer: Lookup | None) -> Lookup:
+    """Looks a name up in a FROM clause, then in the query around it."""
+
+    def lookup(parts: tuple[str, ...]) -> exp.Expr | None:
+        found = find(rows, parts)
+        return found if found is not None or outer is None else outer(parts)
+
+    return lookup
+
+
+def project(shape: Shape, names: Names) -> Derived:
+    """The query with its select list applied; what pending conditions read of its rows stays at hand."""
+    available = dict.fromkeys(columns(shape.node))
+    taken: dict[str, exp.Expr] = {}
+    fields = []
+    for name, value in shape.items:
+        if not available.keys() >= set(used(value)):
+            raise NotMaintained("SUBQUERY", "a subquery that selects columns of the query around it")
+        is_own = isinstance(value, exp.Column)
+        made = value.name if is_own else names.fresh(name or "expression", names.type_of(value))
+        taken[made] = value
+        fields.append((name, made))
+    kept = {name: column(name) for part in shape.pending for name in used(part) if name in available}
+    found = {**taken, **kept}
+    is_same = list(found) == list(available) and all(isinstance(value, exp.Column) for value in found.values())
+    node = shape.node if is_same else Project(shape.node, tuple(found.items()))
+    return Derived(Distinct(node) if shape.distinct else node, tuple(fields), shape.pending)
+
+
+def _reached(rows: Rows, qualifier: tuple[str, ...]) -> list[Source]:
+    return [source for source in rows.sources if reaches(source.qualifier, qualifier)]

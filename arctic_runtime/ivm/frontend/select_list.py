@@ -1,0 +1,34 @@
+"""What a select list gives, and its names where another clause says them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import form
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.scope import nested
+from arctic_runtime.model.columns import same_name
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of the select list: a generator may have several names, and what Spark names itself has none."""
+
+    names: tuple[str, ...]
+    value: exp.Expr
+
+
+def aliased(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
+    """What a name stands for that begins with an alias, in parentheses; NotMaintained where several have that alias."""
+    same = [item.value for item in items if len(item.names) == 1 and same_name(item.names[0], parts[0])]
+    found = list({form(value): value for value in same}.values())
+    if len(found) > 1:
+        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} could be several columns")
+    return nested(_in_parentheses(found[0]), parts[1:]) if found else None
+
+
+def _in_parentheses(value: exp.Expr) -> exp.Expr:
+    return value.copy() if isinstance(value, exp.Column) else exp.paren(value)

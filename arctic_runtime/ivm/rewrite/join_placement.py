@@ -1,0 +1,96 @@
+"""Which joins of a query move rows, as the tables lie: none where both sides lie in the same nodes of the join key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.conditions import equalities
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SemiJoin, columns, walk
+from arctic_runtime.ivm.rewrite.column_pruning import prune
+from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.names import TableName
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the files of a table lie: the column that its nodes are of, and the numbers of nodes that files are among.
+
+    There is one number, unless files of several depths lie side by side. `partitions` are the columns that the table
+    is partitioned by besides. `otherwise` says why there are no nodes to join by, where that is so.
+    """
+
+    column: str = ""
+    nodes: tuple[int, ...] = ()
+    partitions: tuple[str, ...] = ()
+    otherwise: str = ""
+
+
+NO_NODES = Placement(otherwise="is no table in nodes")
+
+
+def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:
+    """A line for each join of two tables that are not small: who is shuffled, and why; or that nobody is.
+
+    Told of what computes a query in full. A side that is itself a join or a group has no line: it lies as Spark made
+    it. Spark sends a side that it takes for small to all tasks whatever is told here.
+    """
+    read = prune(tree, set(columns(tree)))
+    return tuple(line for node in walk(read) if isinstance(node, Join | SemiJoin) for line in _described(node, placed))
+
+
+def _described(join: Join | SemiJoin, placed: Mapping[TableName, Placement]) -> Iterator[str]:
+    left, right = _source(join.left), _source(join.right)
+    if left is None or right is None:
+        return
+    pair = f"{left.source} and {right.source}"
+    found = [
+        (own, other)
+        for equal in equalities(join.on, columns(join.left), columns(join.right))
+        if equal.same and (own := _origin(join.left, equal.left)) and (other := _origin(join.right, equal.right))
+    ]
+    reason = _why(left, right, found, placed)
+    yield f"{pair} are joined as they lie" if not reason else f"{pair} are joined with a shuffle: {reason}"
+
+
+def _why(left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]) -> str:
+    """Why rows have to move; nothing where they don't."""
+    one, other = (placed.get(side.source, NO_NODES) for side in (left, right))
+    for scan, side in ((left, one), (right, other)):
+        if side.otherwise:
+            return f"{scan.source} {side.otherwise}"
+    if not any(same_name(a, one.column) and same_name(b, other.column) for a, b in keys):
+        told = " and ".join(f"{a} = {b}" for a, b in keys) or "no columns of one type"
+        return f"their nodes are of {one.column} and {other.column}, and {told} are equal in the join; set `hash_key`"
+    for scan, side in ((left, one), (right, other)):
+        read = [part for part in side.partitions if any(same_name(part, of) for _, of in scan.fields)]
+        if read:
+            return f"{scan.source} is partitioned by {', '.join(read)} as well, which the query reads"
+        if len(side.nodes) > 1:
+            depths = " and ".join(map(str, side.nodes))
+            return f"files of {scan.source} lie among {depths} nodes, until all nodes of a level are split"
+    if one.nodes != other.nodes:
+        counts = f"{left.source} has {one.nodes[0]} nodes and {right.source} has {other.nodes[0]}"
+        return f"{counts}; give both the same `nodes`"
+    return ""
+
+
+def _source(node: Node) -> Scan | None:
+    """The table that a side's rows are of, where every row is one of them."""
+    while isinstance(node, Filter | Project):
+        node = node.child
+    return node if isinstance(node, Scan) else None
+
+
+def _origin(node: Node, name: str) -> str | None:
+    """The column of the table that a side's column is."""
+    while isinstance(node, Filter | Project):
+        if isinstance(node, Project):
+            made = dict(node.expressions)[name]
+            if not isinstance(made, exp.Column):
+                return None
+            name = made.name
+        node = node.child
+    return dict(node.fields).get(name) if isinstance(node, Scan) else None

@@ -1,0 +1,182 @@
+"""The rules applied to whole trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from typing_extensions import assert_never
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Given,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    UnionAll,
+    Window,
+    children,
+)
+from arctic_runtime.ivm.rules import aggregate, join, project, scan, semi, sets, window
+from arctic_runtime.ivm.rules.inputs import NOTHING_KNOWN, Known, Names
+from arctic_runtime.ivm.rules.join_conditions import linked
+from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth
+from arctic_runtime.ivm.rules.terms import changes, present, select
+from arctic_runtime.model.names import TableName
+
+
+def delta(
+    node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH, known: Known = NOTHING_KNOWN
+) -> Node | None:
+    """What came (+1) and went (-1): a tree with the node's columns and WEIGHT; None where nothing it reads changed.
+
+    For each row, all columns together, the weights add up to its copies in the new result less those in the old.
+    """
+    return _Applied(changed, worth, known).delta(node)
+
+
+def touched(
+    node: Node,
+    names: Names,
+    changed: frozenset[TableName],
+    worth: Worth = NOTHING_WORTH,
+    known: Known = NOTHING_KNOWN,
+) -> Node | None:
+    """The values that rows which came or went have in `names`; None where nothing that the tree reads changed.
+
+    There may be more, and each any number of times: what is cheap to find counts, not how few there are. Raises
+    NotMaintained where that depends on what some column that is `chosen` was.
+    """
+    return _Applied(changed, worth, known).touched(node, names)
+
+
+def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
+    """The values that rows of the old or the new result have in `names`, and perhaps more."""
+    return _Applied(changed, NOTHING_WORTH).either(node, names)
+
+
+MOST_SCANS = 500
+"""A plan that reads more sources takes minutes, however few rows have changed, and engines to plan it as long."""
+
+_Question = tuple[int, str, Names]
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """The rules for one set of changed sources; what one of them asks again is not worked out again.
+
+    A node stands for itself by its identity, so it is kept with the answer, or with the number of its scans.
+    """
+
+    changed: frozenset[TableName]
+    worth: Worth
+    known: Known = NOTHING_KNOWN
+    answers: dict[_Question, tuple[Node, Node | None]] = field(default_factory=dict, repr=False)
+    sizes: dict[int, tuple[Node, int]] = field(default_factory=dict, repr=False)
+
+    def delta(self, node: Node) -> Node | None:
+        return self._once("delta", node, (), lambda: self._delta(node))
+
+    def touched(self, node: Node, names: Names) -> Node | None:
+        return self._once("touched", node, names, lambda: self._touched(node, names))
+
+    def either(self, node: Node, names: Names) -> Node:
+        return present(self._once("either", node, names, lambda: self._either(node, names)))
+
+    def _once(self, what: str, node: Node, names: Names, work_out: Callable[[], Node | None]) -> Node | None:
+        if not self.known.chosen.isdisjoint(names):
+            raise NotMaintained("NOT_REPEATABLE", _because(names, self.known.chosen))
+        question = (id(node), what, names)
+        if question not in self.answers:
+            answer = work_out()
+            if answer is not None and self._size(answer) > MOST_SCANS:
+                raise NotMaintained("TOO_COMPLEX", f"following what changed would read more than {MOST_SCANS} sources")
+            self.answers[question] = (node, answer)
+        return self.answers[question][1]
+
+    def _size(self, node: Node) -> int:
+        """How many scans a tree has. Trees share their parts, so each part is looked at once."""
+        if id(node) not in self.sizes:
+            size = 1 if isinstance(node, Scan) else sum(self._size(child) for child in children(node))
+            self.sizes[id(node)] = (node, size)
+        return self.sizes[id(node)][1]
+
+    def _delta(self, node: Node) -> Node | None:
+        if not changes(node, self.changed):
+            return None
+        match node:
+            case Scan():
+                return scan.delta(node, self)
+            case Project() | Filter() | Explode():
+                return project.delta(node, self)
+            case Join():
+                return join.delta(node, self)
+            case SemiJoin():
+                return semi.delta(node, self)
+            case Aggregate():
+                return aggregate.delta(node, self)
+            case Window():
+                return window.delta(node, self)
+            case UnionAll() | Distinct() | SetOperation():
+                return sets.delta(node, self)
+            case Given() | OneRow():
+                return None
+            case _:
+                assert_never(node)
+
+    def _touched(self, node: Node, names: Names) -> Node | None:
+        if not changes(node, self.changed):
+            return None
+        match node:
+            case Scan():
+                return scan.touched(node, names, self)
+            case Project() | Filter() | Explode():
+                return project.touched(node, names, self)
+            case Join():
+                return join.touched(linked(node, self), names, self)
+            case SemiJoin():
+                return semi.touched(linked(node, self), names, self)
+            case Aggregate():
+                return aggregate.touched(node, names, self)
+            case Window():
+                return window.touched(node, names, self)
+            case UnionAll() | Distinct() | SetOperation():
+                return sets.touched(node, names, self)
+            case Given() | OneRow():
+                return None
+            case _:
+                assert_never(node)
+
+    def _either(self, node: Node, names: Names) -> Node:
+        match node:
+            case Scan():
+                return scan.either(node, names, self)
+            case Project() | Filter() | Explode():
+                return project.either(node, names, self)
+            case Join():
+                return join.either(linked(node, self), names, self)
+            case SemiJoin():
+                return semi.either(linked(node, self), names, self)
+            case Aggregate():
+                return aggregate.either(node, names, self)
+            case Window():
+                return window.either(node, names, self)
+            case UnionAll() | Distinct() | SetOperation():
+                return sets.either(node, names, self)
+            case Given() | OneRow():
+                return select(node, names)
+            case _:
+                assert_never(node)
+
+
+def _because(names: Names, chosen: frozenset[str]) -> str:
+    shown = next(name for name in names if name in chosen).partition("#")[0]
+    return f"which rows may differ follows from {shown}, which may be another one when it is computed again"

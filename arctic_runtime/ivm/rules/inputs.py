@@ -1,0 +1,94 @@
+"""What a rule may ask of an operator's inputs, and the answers that many operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from arctic_runtime.ivm.algebra.tree import Node, columns
+from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.rules.runtime_filters import Worth
+from arctic_runtime.ivm.rules.terms import at, changes, present, select, signed, union, weighted
+from arctic_runtime.model.names import TableName
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a tree's columns: their `types`, where certain, and which of them show what was `chosen`.
+
+    What these were before is known to nobody: computed again, they may be something else.
+    """
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    chosen: frozenset[str] = frozenset()
+
+
+NOTHING_KNOWN = Known()
+
+
+class Inputs(Protocol):
+    """The rules as they apply to the inputs of an operator, for one set of changed sources."""
+
+    @property
+    def changed(self) -> frozenset[TableName]: ...
+
+    @property
+    def worth(self) -> Worth: ...
+
+    @property
+    def known(self) -> Known: ...
+
+    def delta(self, node: Node) -> Node | None:
+        """What came and went, exactly."""
+
+    def touched(self, node: Node, names: Names) -> Node | None:
+        """The values that rows which came or went have in some columns, and perhaps more."""
+
+    def either(self, node: Node, names: Names) -> Node:
+        """The values that rows have in some columns before or after, and perhaps more."""
+
+
+def new(node: Node) -> Node:
+    """A tree over its sources as they are now, which is how trees come."""
+    return node
+
+
+def old(node: Node, of: Inputs) -> Node:
+    """A tree over its sources as they were."""
+    return at(node, "old", of.changed)
+
+
+def has_changes(node: Node, of: Inputs) -> bool:
+    return changes(node, of.changed)
+
+
+def some(names: Names, node: Node) -> Names:
+    """These columns, or any one where rows matter but none of their columns does."""
+    return names or columns(node)[:1]
+
+
+def recomputed(node: Node, unit: Names, affected: Node | None, of: Inputs) -> Node:
+    """The signed bag that replaces all rows of the affected units; without a unit, all rows."""
+    before, after = _affected(node, unit, affected, of)
+    return present(union((signed(before, -1), signed(after, 1)), weighted(columns(node))))
+
+
+def before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, of: Inputs) -> Node:
+    """Columns of all rows that the affected units had and have; without a unit, of all rows."""
+    return present(union(_affected(node, unit, affected, of), names))
+
+
+def both(node: Node, names: Names, of: Inputs) -> Node:
+    """Columns of all rows of a tree before and after."""
+    return before_and_after(node, (), None, names, of) if has_changes(node, of) else select(node, names)
+
+
+def _affected(node: Node, unit: Names, affected: Node | None, of: Inputs) -> tuple[Node, Node]:
+    images = (old(node, of), new(node))
+    if affected is None or not unit:
+        return images
+    before, after = (restrict(image, unit, affected) for image in images)
+    return before, after

@@ -1,0 +1,82 @@
+"""The pieces that rules put together: projections, signs, unions and images of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, Node, Project, Scan, UnionAll, columns, map_children, sources
+from arctic_runtime.model.names import TableName
+
+
+def changes(node: Node, changed: frozenset[TableName]) -> bool:
+    """Whether anything that a tree reads has changed."""
+    return not changed.isdisjoint(sources(node))
+
+
+def at(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
+    """The same tree over an image of what changed; old and new are the same for everything else."""
+    if isinstance(node, Scan):
+        return replace(node, image=image) if node.source in changed else node
+    return map_children(node, lambda child: at(child, image, changed))
+
+
+def select(node: Node, names: Sequence[str]) -> Node:
+    """Some of a node's columns, in this order."""
+    return project(node, [(name, column(name)) for name in names])
+
+
+def rename(node: Node, names: Sequence[str]) -> Node:
+    """All columns of a node under other names, by position."""
+    if isinstance(node, UnionAll):
+        return replace(node, names=tuple(names))
+    pairs = zip(columns(node), names, strict=True)
+    return project(node, [(name, column(own)) for own, name in pairs])
+
+
+def project(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
+    """A projection, without one that changes nothing, and folded into one below where it only picks columns."""
+    is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
+    if is_same and tuple(name for name, _ in expressions) == columns(node):
+        return node
+    if isinstance(node, Project) and all(isinstance(value, exp.Column) or not used(value) for _, value in expressions):
+        below = dict(node.expressions)
+        folded = ((name, below[value.name] if isinstance(value, exp.Column) else value) for name, value in expressions)
+        return Project(node.child, tuple(folded))
+    return Project(node, tuple(expressions))
+
+
+def signed(node: Node, weight: int) -> Node:
+    """The rows of a tree as a signed bag, all with one weight."""
+    sign = (WEIGHT, exp.Literal.number(weight))
+    if isinstance(node, Project):
+        return Project(node.child, (*node.expressions, sign))
+    return Project(node, (*((name, column(name)) for name in columns(node)), sign))
+
+
+def weighted(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a signed bag."""
+    return (*names, WEIGHT)
+
+
+def union(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
+    """All rows of the terms that there are, with these columns of each; None where there is no term."""
+    found = [select(term, names) for term in terms if term is not None]
+    flat = [part for term in found for part in _parts(term)]
+    if len(flat) < 2:
+        return flat[0] if flat else None
+    return UnionAll(tuple(flat), tuple(names))
+
+
+def present(node: Node | None) -> Node:
+    """A term that is known to be there because something below has changed."""
+    if node is None:
+        raise ValueError("nothing below has changed: ask `changes` first")
+    return node
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    return tuple(part for child in node.inputs for part in _parts(child)) if isinstance(node, UnionAll) else (node,)

@@ -1,0 +1,1 @@
+"""Ways to maintain a whole query: deltas, affected keys, row pairs, aggregate state."""

@@ -1,0 +1,259 @@
+"""Sums, counts and extremes of few groups, kept by adding to them what changes add."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.tree import (
+    WEIGHT,
+    Aggregate,
+    Distinct,
+    Filter,
+    Given,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    SemiJoin,
+    columns,
+    map_children,
+    scans,
+    sources,
+    walk,
+)
+from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.frontend.fresh_attributes import again
+from arctic_runtime.ivm.frontend.scope import Derived, Names
+from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.rewrite.nullability import never_null
+from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
+from arctic_runtime.ivm.rules.apply import delta
+from arctic_runtime.ivm.rules.inputs import Known
+from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth, reduced
+from arctic_runtime.ivm.rules.terms import at, changes, present, project, rename, signed
+from arctic_runtime.ivm.strategies.aggregates import Kept, total
+from arctic_runtime.ivm.strategies.determinism import is_repeatable
+from arctic_runtime.ivm.strategies.extremes import Extreme, Values, came_and_went, extreme_of, made_good, netted
+from arctic_runtime.ivm.strategies.invalidation import changing, why_all
+from arctic_runtime.model.names import TableName
+
+TOTALS = "__arctic_totals"
+"""The name of the groups' totals, from which `Totals.result` computes the rows that the query shows."""
+
+LOST = "__arctic_lost"
+"""The name of the keys of groups whose totals are to be computed again."""
+
+ROWS = "__arctic_rows"
+"""The total that is the number of a group's rows; a group with none is no group."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals are numbers that add up, counts and sums of exact numbers, 0 where there is nothing to sum; and extremes.
+
+    `state` computes them for all groups of the sources as they are now, `moved` what the changes add to them, for
+    the groups that they touch; both have the columns `keys` and then `names`, of which the first is ROWS and the last
+    are those of `extremes`; after them `moved` has what of these is gone. `again` is the state of lost groups, whose
+    keys it reads as `Given(LOST, keys)`. `result` has the query's columns and reads totals as
+    `Given(TOTALS, (*keys, *names))`; so does `was`, over other sources as they were. Where it is `by_group`, each group
+    gives it rows of its own. Without `keys` there is one group, which is there even when it is empty.
+    """
+
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    state: Node
+    moved: Node
+    again: Node
+    result: Node
+    was: Node
+    by_group: bool
+    extremes: tuple[Extreme, ...] = ()
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The names of those that add up."""
+        return self.names[: len(self.names) - len(self.extremes)]
+
+
+def of_totals(result: Node, name: str) -> Node:
+    """The same result of totals that are at hand under another name."""
+    if isinstance(result, Given):
+        return replace(result, name=name) if result.name == TOTALS else result
+    return map_children(result, lambda child: of_totals(child, name))
+
+
+def fingerprint(plan: Totals) -> str:
+    """Changes whenever other totals, or totals in another order, are kept."""
+    return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
+
+
+def totals(
+    tree: Node,
+    key: tuple[str, ...],
+    changed: frozenset[TableName],
+    types: Mapping[str, str],
+    worth: Worth = NOTHING_WORTH,
+    little: frozenset[TableName] = frozenset(),
+) -> Totals | None:
+    """Plans the maintenance of a result by its groups' totals; None where its rows do not follow from those.
+
+    `little` are sources with so few rows that a result of them and of all totals may be computed as a whole, which
+    windows over groups and comparisons of one with another need.
+
+    A sum of values whose type is not known is taken to be exact, so whoever keeps its total looks at the type that it
+    has: a total is kept by adding if it is a whole number, or a decimal with fewer than 35 digits behind its point.
+    """
+    if not is_unique(tree, key):
+        return None
+    found = (_followed(tree, groups, changed, types, worth) for groups in _candidates(tree, changed, little))
+    return next((plan for plan in found if plan is not None), None)
+
+
+def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Totals]:
+    """All ways to keep a result by totals, whichever source changes.
+
+    What is kept does not depend on what has changed as long as it is in the same groups.
+    """
+    found = pushed_down(tree)
+    if not is_unique(found, key):
+        return
+    for node in walk(found):
+        if isinstance(node, Aggregate | Distinct) and scans(node):
+            some = frozenset({scans(node)[0].source})
+            plan = _followed(found, _Groups((node,), by_group=False), some, types, NOTHING_WORTH)
+            if plan is not None:
+                yield plan
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups that all changes are in, wherever a tree has them: several `nodes` are alike but for their names."""
+
+    nodes: tuple[Aggregate | Distinct, ...]
+    by_group: bool
+
+    @property
+    def first(self) -> Aggregate:
+        node = self.nodes[0]
+        return Aggregate(node.child, columns(node), ()) if isinstance(node, Distinct) else node
+
+
+def _candidates(tree: Node, changed: frozenset[TableName], little: frozenset[TableName]) -> Iterator[_Groups]:
+    """Groups that a tree can be computed from, those whose rows stay apart above them first."""
+    apart = _changed_groups(tree, changed)
+    if apart is not None:
+        yield _Groups((apart,), by_group=True)
+    for node in walk(tree):
+        if isinstance(node, Aggregate | Distinct) and changes(node, changed):
+            groups = _Groups(_alike(tree, node), by_group=False)
+            rest = _over(tree, dict.fromkeys(groups.nodes, OneRow()))
+            if sources(rest) <= little:
+                yield groups
+
+
+def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
+    """The groups that all changes are in, where each row above is made of one of them and of what has not changed."""
+    match node:
+        case Aggregate() | Distinct():
+            return node
+        case Project(child=child) | Filter(child=child):
+            return _changed_groups(child, changed)
+        case Join(kind="inner", left=left, right=right):
+            one, other = (left, right) if changes(left, changed) else (right, left)
+        case Join(kind="left", left=one, right=other) | SemiJoin(left=one, right=other):
+            pass
+        case _:
+            return None
+    return None if changes(other, changed) else _changed_groups(one, changed)
+
+
+def _alike(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
+    """The groups and all others that are the same but for the names of their columns."""
+    wanted = _renamed(groups)
+    others = [node for node in walk(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
+    similar = (node for node in others if sources(node) == sources(groups))
+    return (groups, *(node for node in similar if _renamed(node) == wanted))
+
+
+def _renamed(node: Node) -> Node:
+    return again(Derived(node, ()), Names()).node
+
+
+def _followed(
+    tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], worth: Worth
+) -> Totals | None:
+    groups = found.first
+    if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
+        return None
+    moved = reduced(groups.child, worth)
+    plan = _planned(tree, found, present(delta(moved, changed, worth, Known(types))), changed, types)
+    if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
+        return None
+    return plan
+
+
+def _planned(
+    tree: Node, found: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
+) -> Totals | None:
+    groups = found.first
+    kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
+    values = [(name, total(call, kept)) for name, call in groups.aggregates]
+    made = tuple((name, value) for name, value in values if value is not None)
+    if len(made) < len(values):
+        return None
+    extremes = tuple(extreme for extreme, _ in kept.extremes.values())
+    names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
+    shown = Project(Given(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
+    result = _over(tree, {node: rename(shown, columns(node)) for node in found.nodes})
+    state = _state(signed(groups.child, 1), groups.keys, kept)
+    return Totals(
+        keys=groups.keys,
+        names=names,
+        state=state,
+        moved=_moved(moved, groups.keys, kept),
+        again=restrict(state, groups.keys, Given(LOST, groups.keys)) if groups.keys else state,
+        result=result,
+        was=at(result, "old", changed),
+        by_group=found.by_group,
+        extremes=extremes,
+    )
+
+
+def _over(node: Node, made: Mapping[Node, Node]) -> Node:
+    """The same tree with other nodes in the place of some."""
+    if isinstance(node, Aggregate | Distinct) and node in made:
+        return made[node]
+    return map_children(node, lambda child: _over(child, made))
+
+
+def _state(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+    """The totals of rows that are all there, with weights, by group."""
+    extremes = ((extreme.name, extreme_of(extreme, value)) for extreme, value in kept.extremes.values())
+    return Aggregate(rows, keys, (*_added_up(kept.made.values()), *extremes))
+
+
+def _moved(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+    """What a signed bag adds to totals, by group."""
+    sums: Values = tuple(kept.made.values())
+    extremes = [extreme for extreme, _ in kept.extremes.values()]
+    if not extremes:
+        return Aggregate(rows, keys, _added_up(sums))
+    values: Values = [(extreme.name, value) for extreme, value in kept.extremes.values()]
+    rows, sums, values = netted(rows, keys, sums, values)
+    ends = [came_and_went(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
+    found = Aggregate(rows, keys, (*_added_up(sums), *(came for came, _ in ends), *(went for _, went in ends)))
+    made = {extreme.gone: made_good(extreme) for extreme in extremes}
+    return project(found, [(name, made.get(name, column(name))) for name in columns(found)])
+
+
+def _added_up(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
+    """The sums. The zero is a number of few digits, which makes no type any wider."""
+    zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
+    found = ((ROWS, column(WEIGHT)), *added)
+    return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in found)

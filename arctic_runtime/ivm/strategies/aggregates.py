@@ -1,0 +1,151 @@
+"""Aggregates in terms of totals, which are collected on the way: what to add up, and which extremes to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.average import average, is_averaged
+from arctic_runtime.ivm.algebra.conditions import conjunction
+from arctic_runtime.ivm.algebra.exact_numbers import is_exact
+from arctic_runtime.ivm.algebra.expressions import Form, column, form
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+from arctic_runtime.ivm.algebra.tree import WEIGHT
+from arctic_runtime.ivm.rewrite.nullability import is_never_null
+from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
+
+
+@dataclass
+class Kept:
+    """Collects the totals that values are computed from: by its text, each one's name and what a row adds to it.
+
+    `rows` is the total that is a group's number of rows, `never_null` are columns of the rows that are grouped, and
+    `is_one` says that there is one group, which may be empty. `extremes` are, by their form, those to keep and of what.
+    """
+
+    rows: str
+    types: Mapping[str, str]
+    never_null: frozenset[str]
+    is_one: bool
+    made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
+    extremes: dict[tuple[str, Form], tuple[Extreme, exp.Expr]] = field(default_factory=dict)
+
+    def count(self, condition: exp.Expr | None) -> exp.Column:
+        """The number of rows for which a condition is true; without one, of all."""
+        if condition is None:
+            return column(self.rows)
+        return self._total(exp.case().when(condition, column(WEIGHT)).else_(exp.Literal.number(0)))
+
+    def sum(self, value: exp.Expr) -> exp.Column:
+        """The sum of what is not null; whole numbers are widened so that each has an opposite."""
+        is_whole_number = is_whole(type_of(value, self.types))
+        wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
+        went = exp.LT(this=column(WEIGHT), expression=exp.Literal.number(0))
+        return self._total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
+
+    def if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
+        """A value of those that are counted; null where there are none."""
+        if count.name == self.rows and not self.is_one:
+            return value
+        return exp.case().when(exp.NEQ(this=count, expression=exp.Literal.number(0)), value)
+
+    def extreme(self, kind: Literal["min", "max"], value: exp.Expr) -> exp.Column:
+        """The least or greatest of what is not null."""
+        place = len(self.extremes) + 1
+        new = Extreme(f"__arctic_extreme_{place}", kind, f"__arctic_gone_{place}")
+        found, _ = self.extremes.setdefault((kind, form(value)), (new, value))
+        return column(found.name)
+
+    def _total(self, added: exp.Expr) -> exp.Column:
+        name, _ = self.made.setdefault(form(added), (f"__arctic_total_{len(self.made) + 1}", added))
+        return column(name)
+
+
+def total(call: exp.Expr, kept: Kept) -> exp.Expr | None:
+    """An aggregate in terms of totals; None where it does not follow from any."""
+    condition = None
+    if isinstance(call, exp.Filter):
+        call, condition = call.this, call.expression.this
+    make = _VALUES.get(type(call))
+    parts = [part for part in (call.this, *call.expressions) if isinstance(part, exp.Expr)]
+    if make is None or any(isinstance(part, _MODIFIERS) for part in parts):
+        return None
+    return make(parts, condition, kept)
+
+
+_MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
+
+
+def _count(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    return kept.count(_and_not_null(parts, condition, kept))
+
+
+def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    return kept.count(conjunction((*_given(condition), *parts)))
+
+
+def _sum(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    (value,) = parts
+    size = digits(type_of(value, kept.types))
+    if is_exact(value, kept.types) is False or (size and size[1] > _MOST_BEHIND):
+        return None
+    return kept.if_any(kept.count(_and_not_null(parts, condition, kept)), kept.sum(_where(condition, value)))
+
+
+def _avg(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    (value,) = parts
+    of_type = type_of(value, kept.types)
+    if of_type is None or not is_averaged(of_type):
+        return None
+    count = kept.count(_and_not_null(parts, condition, kept))
+    return average(kept.sum(_where(condition, value)), kept.if_any(count, count), of_type)
+
+
+def _min(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    return _extreme("min", parts, condition, kept)
+
+
+def _max(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    return _extreme("max", parts, condition, kept)
+
+
+def _extreme(
+    kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept
+) -> exp.Expr | None:
+    """In its own type as far as that is known, as a table may keep small whole numbers as larger ones."""
+    value, *more = parts
+    of_type = type_of(value, kept.types)
+    if more or not (is_ordered(of_type) or is_exact(value, kept.types)):
+        return None
+    found = kept.extreme(kind, _where(condition, value))
+    return exp.cast(found, of_type, dialect="spark") if of_type else found
+
+
+_VALUES: Mapping[type[exp.Expr], Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Expr | None]] = {
+    exp.Count: _count,
+    exp.CountIf: _count_if,
+    exp.Sum: _sum,
+    exp.Avg: _avg,
+    exp.Min: _min,
+    exp.Max: _max,
+}
+
+_MOST_BEHIND = 35
+"""Digits behind the point that a sum of decimals keeps when it stands beside a whole number of three digits."""
+
+
+def _and_not_null(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+    asked = [part for part in parts if not isinstance(part, exp.Star) and not is_never_null(part, kept.never_null)]
+    return conjunction((*_given(condition), *(exp.paren(part).is_(exp.null()).not_() for part in asked)))
+
+
+def _given(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+    return () if condition is None else (condition,)
+
+
+def _where(condition: exp.Expr | None, value: exp.Expr) -> exp.Expr:
+    return value if condition is None else exp.case().when(condition, value)

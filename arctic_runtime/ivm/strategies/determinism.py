@@ -1,0 +1,124 @@
+"""Trees whose rows are the same every time they are computed, in whatever order the engine meets what it reads.
+
+`first` of a group, or `row_number` over ties, has many answers that are all right. Whoever adds what came to what is
+kept and subtracts what went needs one: what is subtracted has to be what was added. For the same reason no text may
+be compared by a collation, where a group is shown by any one of its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.collations import collates
+from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly, is_exact
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, columns, walk
+from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.frontend.reads import function_names
+from arctic_runtime.ivm.render import query
+
+Answers = Literal["one", "near", "many"]
+"""How many values a call may give for the same rows: one; several that differ in their last digits, as sums of floating
+point numbers do, or in the sign of a zero; or several that have nothing in common, as the first of a group's."""
+
+_OF_ANY_TYPE = frozenset(
+    {"COUNT", "COUNT_IF", "APPROX_COUNT_DISTINCT", "REGR_COUNT", "BOOL_AND", "BOOL_OR", "EVERY", "SOME"}
+    | {"BITWISE_AND_AGG", "BITWISE_OR_AGG", "BITWISE_XOR_AGG"}
+)
+_ADDED_UP = frozenset(
+    {
+        "SUM",
+        "TRY_SUM",
+        "AVG",
+        "MEAN",
+        "TRY_AVG",
+        "MIN",
+        "MAX",
+        "CORR",
+        "COVAR_POP",
+        "COVAR_SAMP",
+        "KURTOSIS",
+        "SKEWNESS",
+    }
+    | {"STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP", "VARIANCE_POP"}
+    | {"REGR_AVGX", "REGR_AVGY", "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "REGR_SXX", "REGR_SXY", "REGR_SYY"}
+)
+_BY_ANOTHER = frozenset({"MAX_BY", "MIN_BY"})
+_RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
+_PLACES = (
+    exp.RowNumber,
+    exp.Lag,
+    exp.Lead,
+    exp.Ntile,
+    exp.First,
+    exp.Last,
+    exp.FirstValue,
+    exp.LastValue,
+    exp.NthValue,
+)
+_MANY_ZEROS = ("float", "double", "real")
+
+
+def is_repeatable(tree: Node, types: Mapping[str, str]) -> bool:
+    """Whether the order of what is read can't matter to a tree's rows; False where that is not proven."""
+    return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk(tree))
+
+
+def aggregated(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
+    """How many answers a call of an aggregate has; ties do not matter to `max_by` where there are none."""
+    if isinstance(call, exp.Filter):
+        return aggregated(call.this, node, types)
+    if isinstance(call, exp.Anonymous) and call.name.upper() in _BY_ANOTHER and len(call.expressions) == 2:
+        by = call.expressions[1].unnest()
+        return "one" if isinstance(by, exp.Column) and is_unique(node.child, {*node.keys, by.name}) else "many"
+    return _of_set(call, types)
+
+
+def placed(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
+    """How many answers a window function has; ties matter to a row's place, not to its rank."""
+    if not isinstance(over, exp.Window):
+        return "many"
+    if isinstance(over.this, _RANKS):
+        return "one"
+    order = over.args.get("order")
+    asked = [part.this.unnest() for part in order.expressions] if order else []
+    names = {part.name for part in asked if isinstance(part, exp.Column)}
+    has_no_ties = is_unique(node.child, {*node.partition, *names})
+    call = over.this.this if isinstance(over.this, exp.IgnoreNulls | exp.RespectNulls) else over.this
+    if isinstance(call, _PLACES):
+        return "one" if has_no_ties else "many"
+    return _of_set(over.this, types) if has_no_ties or over.args.get("spec") is None else "many"
+
+
+def _is_collated(tree: Node, types: Mapping[str, str]) -> bool:
+    names = (name for node in walk(tree) for name in columns(node))
+    return any("collate" in types.get(name, "").lower() for name in names) or any(map(collates, query(tree).walk()))
+
+
+def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
+    match node:
+        case Aggregate(aggregates=aggregates):
+            return all(aggregated(call, node, types) == "one" for _, call in aggregates)
+        case Window(expressions=expressions):
+            return all(placed(over, node, types) == "one" for _, over in expressions)
+        case _:
+            return True
+
+
+def _of_set(call: exp.Expr, types: Mapping[str, str]) -> Answers:
+    """The answers of an aggregate that are left if it depends on which rows there are, but not on their order."""
+    if isinstance(call, exp.Filter):
+        return _of_set(call.this, types)
+    of_type = type_of(call.this, types) if isinstance(call.this, exp.Expr) else None
+    match call:
+        case exp.Sum() if is_exact(call.this, types) is True:
+            return "one"
+        case exp.Avg() if is_averaged_exactly(of_type):
+            return "one"
+        case exp.Min() | exp.Max() if of_type is not None and not any(kind in of_type for kind in _MANY_ZEROS):
+            return "one"
+    names = set(function_names(call)) if isinstance(call, exp.Func) else set()
+    return "one" if names & _OF_ANY_TYPE else "near" if names & _ADDED_UP else "many"

@@ -1,0 +1,78 @@
+"""Least and greatest values of groups, kept as long as no row that holds one goes without another one that comes.
+
+What came can only make an extreme more extreme. What went can end it, and then the group has to be computed again:
+its other rows tell what comes next, and they are not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.numbers import digits
+from arctic_runtime.ivm.algebra.tree import WEIGHT, Aggregate, Node, Project, UnionAll, columns, walk
+
+Values = Sequence[tuple[str, exp.Expr]]
+
+_ORDERED = ("date", "timestamp", "timestamp_ntz", "string", "boolean")
+_CALLS: dict[str, type[exp.Min | exp.Max]] = {"min": exp.Min, "max": exp.Max}
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The least (`min`) or greatest (`max`) value of each group, null where all are null.
+
+    In totals it is the column `name`. In what moved, `name` is the extreme of the rows that came, and `gone` that of
+    those that went; null where none went, or where one came that is as extreme. A group is lost, so that it has to be
+    computed again, if what `name` comes to by both is not more extreme than `gone`.
+    """
+
+    name: str
+    kind: Literal["min", "max"]
+    gone: str
+
+
+def is_ordered(of_type: str | None) -> bool:
+    """Whether values of a type that are neither less nor greater than each other are the same.
+
+    So it is not of floating point, which has two zeros, nor of texts with a collation.
+    """
+    return digits(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
+
+
+def extreme_of(extreme: Extreme, value: exp.Expr) -> exp.Expr:
+    """The aggregate of all rows."""
+    return _CALLS[extreme.kind](this=value.copy())
+
+
+def came_and_went(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
+    """The aggregates of a signed bag's rows that came and, as `gone`, of all that went."""
+    zero = exp.Literal.number(0)
+    came = exp.case().when(exp.GT(this=column(WEIGHT), expression=zero), value)
+    went = exp.case().when(exp.LT(this=column(WEIGHT), expression=zero.copy()), value)
+    return (extreme.name, extreme_of(extreme, came)), (extreme.gone, extreme_of(extreme, went))
+
+
+def made_good(extreme: Extreme) -> exp.Expr:
+    """What `gone` is once it is null where what came is as extreme."""
+    sides = {"this": column(extreme.name), "expression": column(extreme.gone)}
+    is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
+    return exp.case().when(is_as_extreme, exp.null()).else_(column(extreme.gone))
+
+
+def netted(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
+    """A signed bag without rows that both come and go, and sums and values in terms of its columns.
+
+    Where the bag has several terms a row may come by one and go by another, and so be in the group neither before nor
+    after. Rows that are alike in what extremes are taken of count as one, so each has come or gone on the whole.
+    """
+    if not any(isinstance(node, UnionAll) for node in walk(rows)):
+        return rows, sums, values
+    valued = Project(rows, (*((name, column(name)) for name in columns(rows)), *values))
+    partial = tuple((name, exp.Sum(this=value.copy())) for name, value in ((WEIGHT, column(WEIGHT)), *sums))
+    held = Aggregate(valued, (*keys, *(name for name, _ in values)), partial)
+    return held, [(name, column(name)) for name, _ in sums], [(name, column(name)) for name, _ in values]

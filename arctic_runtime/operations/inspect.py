@@ -1,0 +1,177 @@
+"""What can be told of tables without Spark: their versions, what waits to be merged, who reads them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from arctic_runtime.catalog.observe import last_consumed, observe_model, observe_savepoints
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import decide as decisions
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A model that reads another, and how many commits of it that it has not read yet."""
+
+    model: str
+    behind_commits: int
+    behind_rows: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
+
+    `savepoints` are versions by their names.
+    """
+
+    model: str
+    built: bool
+    version: str = ""
+    changed_at: str = ""
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    nodes: int = 0
+    versions: int = 0
+    unmerged_commits: int = 0
+    unmerged_rows: int = 0
+    consumers: tuple[Consumer, ...] = ()
+    savepoints: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One version of a table, and the names that it was given."""
+
+    version: str
+    at: str
+    mode: str
+    reason: str
+    rows: int
+    consumed: Mapping[str, str]
+    savepoints: tuple[str, ...] = ()
+
+
+def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Status:
+    """The state of one table; `project` are the models that may read it."""
+    state = observe_model(reader, model)
+    if state.changes is None or state.base is None:
+        return Status(str(model.table), built=False)
+    runs = (commit for commit in reversed(state.changes.commits) if decisions.RUN in commit.summary)
+    head = next(runs, state.changes.commits[-1])
+    pending = state.changes.after(state.base.merged)
+    summary = _base_summary(reader, model)
+    return Status(
+        model=str(model.table),
+        built=True,
+        version=str(head.version.snapshot),
+        changed_at=_time(head),
+        rows=state.base.rows,
+        files=int(summary.get("total-data-files", 0)),
+        bytes=int(summary.get("total-files-size", 0)),
+        nodes=_nodes(reader, model),
+        versions=len(state.changes.commits),
+        unmerged_commits=len(pending),
+        unmerged_rows=state.changes.rows_after(state.base.merged),
+        consumers=tuple(_consumers(reader, model, state, project)),
+        savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
+    )
+
+
+def describe_status(status: Status) -> list[str]:
+    """A few lines for people."""
+    if not status.built:
+        return [f"{status.model}: not built yet"]
+    return [
+        f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
+        f"  base: {status.rows:,} rows, {status.files} files, {status.bytes:,} bytes, {status.nodes} nodes",
+        f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows",
+        *(
+            f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
+            for consumer in status.consumers
+        ),
+        *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
+    ]
+
+
+def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
+    """A line for people; `counts` are the changed rows by action."""
+    return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+
+
+def describe_overwritten(model: Model, counts: Mapping[str, int], as_of: str) -> str:
+    """A line for people; `counts` are the changed rows by action."""
+    return f"{model.table}: as of {as_of} +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+
+
+def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
+    """A line for people."""
+    return f"{model.table}: savepoint {savepoint.name} at version {savepoint.commit.version.snapshot}"
+
+
+def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
+    """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
+    state = observe_model(reader, model)
+    named = observe_savepoints(reader, model)
+    runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if _is_run(commit)}
+    known = {**{of.commit.version: of.commit for of in named}, **runs}
+    ordered = sorted(known.values(), key=lambda commit: commit.version.sequence, reverse=True)
+    return tuple(_entry(commit, [of.name for of in named if of.commit.version == commit.version]) for commit in ordered)
+
+
+def describe_history(entry: HistoryEntry) -> str:
+    """A line for people."""
+    names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
+    return f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
+
+
+def _is_run(commit: Commit) -> bool:
+    return decisions.RUN in commit.summary
+
+
+def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
+    found = []
+    assert state.changes is not None
+    for other in project:
+        offset = last_consumed(reader, other.table).get(str(model.table))
+        if offset is not None and offset.table == state.changes.uuid:
+            commits, rows = len(state.changes.after(offset)), state.changes.rows_after(offset)
+            found.append(Consumer(str(other.table), commits, rows))
+    return found
+
+
+def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
+    summary = commit.summary
+    read = decisions.consumed(summary)
+    return HistoryEntry(
+        version=str(commit.version.snapshot),
+        at=_time(commit),
+        mode=summary.get(decisions.MODE, ""),
+        reason=summary.get(decisions.REASON, ""),
+        rows=commit.rows,
+        consumed={name: str(version.snapshot) for name, version in read.items()},
+        savepoints=tuple(names),
+    )
+
+
+def _time(commit: Commit) -> str:
+    return datetime.datetime.fromtimestamp(commit.at_ms / 1000, datetime.timezone.utc).isoformat(" ", "seconds")
+
+
+def _base_summary(reader: CatalogReader, model: Model) -> Mapping[str, str]:
+    snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
+    return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def _nodes(reader: CatalogReader, model: Model) -> int:
+    from pyiceberg.transforms import BucketTransform
+
+    spec = reader.load_table(model.base.schema, model.base.name).spec()
+    counts = [field.transform.num_buckets for field in spec.fields if isinstance(field.transform, BucketTransform)]
+    return counts[-1] if counts else 1

@@ -1,0 +1,126 @@
+"""The hash tree of a partition as people see it: how deep it is, and how much lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from arctic_runtime.catalog.manifests import observe_files
+from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.hash_tree import ROOT, HashNode
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.hash_trees import Unit, units
+from arctic_runtime.plan.split import SIDE_BY_SIDE
+from arctic_runtime.profile import nearest
+
+MOST_LINES = 64
+"""A tree with more nodes is drawn down to the depth that has no more."""
+
+ALL_ROWS = "all rows"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A node with everything below it; `own_files` are those that lie at its own depth."""
+
+    depth: int
+    index: int
+    bytes: int
+    files: int
+    own_files: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The nodes of one of a table's partitions, from the root down; `partition` is its values as text."""
+
+    model: str
+    partition: str
+    partitions: int
+    nodes: tuple[Drawn, ...]
+
+
+@dataclass
+class _Sum:
+    bytes: int = 0
+    files: int = 0
+    own_files: int = 0
+
+
+def tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
+    """The nodes of a partition, the largest where none is named; reads all manifests of the base.
+
+    None where the table was not built yet, or has no file. Raises ConfigError where there is no such partition.
+    """
+    if observe_model(reader, model).base is None:
+        return None
+    table = observe_files(reader, model.base)
+    if table is None or not table.nodes:
+        return None
+    found = units(table, model.config.hash_key)
+    if found is None:
+        raise ConfigError(f"{model.base}: {SIDE_BY_SIDE}, so there is no tree to draw")
+    partitions: dict[str, list[Unit]] = {}
+    for unit in found:
+        partitions.setdefault(", ".join(map(str, unit.partition)) or ALL_ROWS, []).append(unit)
+    chosen = partition or max(partitions, key=lambda name: sum(unit.bytes for unit in partitions[name]))
+    if chosen not in partitions:
+        raise ConfigError(f"{model.base} has no partition {chosen!r}{nearest(chosen, partitions)}; {_some(partitions)}")
+    return Tree(str(model.table), chosen, len(partitions), _nodes(partitions[chosen]))
+
+
+def describe_tree(tree: Tree) -> list[str]:
+    """The tree in lines, with the root first; what is too deep is summed up."""
+    shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= _deepest(tree.nodes)}
+    depth = max(node.depth for node in tree.nodes)
+    of = "" if tree.partitions == 1 else f", one of {tree.partitions} partitions"
+    head = f"  nodes of {tree.partition}{of}: {depth} level(s) below the root"
+    return [head, *_lines(ROOT, shown, "  ", "  ")]
+
+
+def _nodes(found: Sequence[Unit]) -> tuple[Drawn, ...]:
+    sums: dict[HashNode, _Sum] = {}
+    for unit in found:
+        for place, node in zip(unit.places, unit.nodes, strict=True):
+            for depth in range(place.depth + 1):
+                above = sums.setdefault(place.above(depth), _Sum())
+                above.bytes, above.files = above.bytes + node.bytes, above.files + len(node.files)
+            sums[place].own_files += len(node.files)
+    return tuple(
+        Drawn(at.depth, at.index, of.bytes, of.files, of.own_files) for at, of in sorted(sums.items(), key=_at)
+    )
+
+
+def _at(item: tuple[HashNode, object]) -> HashNode:
+    return item[0]
+
+
+def _deepest(nodes: Sequence[Drawn]) -> int:
+    """The greatest depth down to which all nodes can be shown."""
+    counts: dict[int, int] = {}
+    for node in nodes:
+        counts[node.depth] = counts.get(node.depth, 0) + 1
+    depth, lines = 0, 0
+    for depth in sorted(counts):
+        lines += counts[depth]
+        if lines > MOST_LINES:
+            return depth - 1
+    return depth
+
+
+def _lines(at: HashNode, shown: Mapping[HashNode, Drawn], first: str, rest: str) -> list[str]:
+    node = shown[at]
+    below = [child for child in at.children if child in shown]
+    own = f", {node.own_files} of them not below it" if below and node.own_files else ""
+    lines = [f"{first}{at}: {node.bytes:,} bytes in {node.files} file(s){own}"]
+    for child in below:
+        is_last = child == below[-1]
+        lines += _lines(child, shown, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+    return lines
+
+
+def _some(partitions: Mapping[str, object]) -> str:
+    names = sorted(partitions)
+    return f"it has {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

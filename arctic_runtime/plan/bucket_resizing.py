@@ -1,0 +1,154 @@
+"""Which nodes have outgrown their limit and split, and which are so small that they are put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from arctic_runtime.model.compaction import Direction
+from arctic_runtime.model.hash_tree import MAX_DEPTH, HashNode
+from arctic_runtime.model.layout import SMALL_NODE_BYTES
+from arctic_runtime.plan.hash_trees import Partition, Unit, main_depth
+
+ABOUT_TO = 0.75
+"""Where the nodes of a level have so much of the limit in the mean, all of it splits when the first one has to."""
+
+SMALLEST_SHARE = 16
+"""Nodes are put together only where what they become has at most so small a part of the limit; none is split soon."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A unit goes to another depth, and why."""
+
+    unit: Unit
+    direction: Direction
+    depth: int
+    reason: str
+
+
+def splits(found: Sequence[Unit], limit: int) -> list[Move]:
+    """Units with a node of more than `limit` bytes; with them their level, where that is about to outgrow it too.
+
+    The largest of a level come last: as long as some are left, there is what made them split.
+    """
+    moves: list[Move] = []
+    for partition in _partitions(found).values():
+        if any(unit.largest > limit for unit in partition):
+            moves += _split_partition(partition, limit)
+    return sorted(moves, key=lambda move: move.depth)
+
+
+def unites(found: Sequence[Unit], limit: int, least_depth: int, alone: bool) -> list[Move]:
+    """Units of partitions whose rows would fit into fewer nodes of at most a sixteenth of `limit`.
+
+    All partitions go to one depth together, or each to its own where `alone` is true.
+    """
+    partitions = _partitions(found)
+    goals = [_united_depth(units, limit, least_depth) for units in partitions.values()]
+    if not alone:
+        goals = [max(goals, default=0)] * len(goals)
+    reason = f"together they have at most {min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE):,} bytes"
+    moves = [
+        Move(unit, "unite", goal, reason)
+        for goal, units in zip(goals, partitions.values(), strict=True)
+        for unit in sorted(units, key=partial(_beside, goal))
+        if goal < unit.depth
+    ]
+    return sorted(moves, key=lambda move: move.depth)
+
+
+def _beside(depth: int, unit: Unit) -> tuple[int, int]:
+    """Sorts those next to one another that come together at a depth."""
+    top = unit.top.above(min(unit.top.depth, depth))
+    return top.depth, top.index
+
+
+def depth_after(found: Sequence[Unit], moves: Iterable[Move]) -> int:
+    """Where most bytes of a table lie when units have moved: so deep comes what is written next."""
+    goals = {id(move.unit): move.depth for move in moves}
+    return main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in found)
+
+
+def why_not_split(unit: Unit, limit: int) -> str | None:
+    """What keeps a unit of more than its limit as it is; None for one within it."""
+    if unit.largest <= limit:
+        return None
+    if unit.depth >= MAX_DEPTH:
+        return f"{unit.largest:,} bytes, more than {limit:,}, and there are no more than {1 << MAX_DEPTH} nodes"
+    return (
+        f"{unit.largest:,} bytes, more than {limit:,}, but the node beside it is empty: few values of the hash key "
+        "have all rows, so splitting would part nothing; choose another `hash_key`"
+    )
+
+
+def _partitions(found: Sequence[Unit]) -> Mapping[Partition, list[Unit]]:
+    partitions: dict[Partition, list[Unit]] = {}
+    for unit in found:
+        partitions.setdefault(unit.partition, []).append(unit)
+    return partitions
+
+
+def _split_partition(partition: Sequence[Unit], limit: int) -> list[Move]:
+    levels: dict[int, list[Unit]] = {}
+    for unit in partition:
+        levels.setdefault(unit.depth, []).append(unit)
+    filled = {unit.top.above(depth) for unit in partition for depth in range(unit.top.depth + 1)}
+    return [move for depth, level in levels.items() for move in _split_level(depth, level, limit, filled)]
+
+
+def _split_level(depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode]) -> list[Move]:
+    """Of the units of one partition and depth; the mean is that of their nodes."""
+    outgrown = [unit for unit in level if unit.largest > limit]
+    nodes = sum(1 << (depth - unit.top.depth) for unit in level)
+    mean = sum(unit.bytes for unit in level) / nodes
+    if depth >= MAX_DEPTH or not outgrown:
+        return []
+    is_whole = mean > ABOUT_TO * limit
+    wanted = sorted(level if is_whole else outgrown, key=lambda unit: unit.largest)
+    able = [unit for unit in wanted if _can_part(unit, filled)]
+    if is_whole:
+        reason = f"nodes have {int(mean):,} bytes in the mean, about to be more than {limit:,}"
+        return [Move(unit, "split", _deep_enough(depth, mean, limit), reason) for unit in able]
+    return [
+        Move(
+            unit,
+            "split",
+            _deep_enough(depth, unit.largest, limit),
+            f"up to {unit.largest:,} bytes in a node, more than {limit:,}",
+        )
+        for unit in able
+    ]
+
+
+def _deep_enough(depth: int, size: float, limit: int) -> int:
+    """One level deeper, or as many as it takes for nodes to be within what would split a level again."""
+    deeper = depth + 1
+    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > ABOUT_TO * limit:
+        deeper += 1
+    return deeper
+
+
+def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
+    """Whether splitting can part a unit: beside a node whose rows have few hash values, the sibling is empty."""
+    return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
+
+
+def _united_depth(partition: Sequence[Unit], limit: int, least_depth: int) -> int:
+    """The smallest depth at which no node of a partition has more than small nodes may have."""
+    most = min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE)
+    depth = max(place.depth for unit in partition for place in unit.places)
+    sizes: dict[HashNode, int] = {}
+    for unit in partition:
+        for place, node in zip(unit.places, unit.nodes, strict=True):
+            sizes[place] = sizes.get(place, 0) + node.bytes
+    while depth > least_depth:
+        above: dict[HashNode, int] = {}
+        for place, size in sizes.items():
+            at = place.above(min(place.depth, depth - 1))
+            above[at] = above.get(at, 0) + size
+        if max(above.values()) > most:
+            break
+        sizes, depth = above, depth - 1
+    return depth

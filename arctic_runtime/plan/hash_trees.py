@@ -1,0 +1,135 @@
+"""Files of a table as hash trees: one for each partition, in which files of several depths can lie over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from arctic_runtime.model.compaction import DataFile, Node, PartitionValue, TableFiles
+from arctic_runtime.model.hash_tree import ROOT, HashNode, bucket_node, covering
+from arctic_runtime.model.table import Transform
+
+Partition = tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Nodes of a partition that can have rows in common, and no row in common with any other unit.
+
+    `top` covers them all; mostly it is the only one. Merges write at one depth for all partitions, so a node that was
+    split, or not yet, also has files of theirs. `places` are where the `nodes` lie in the tree.
+    """
+
+    partition: Partition
+    top: HashNode
+    nodes: tuple[Node, ...]
+    places: tuple[HashNode, ...]
+
+    @cached_property
+    def files(self) -> tuple[DataFile, ...]:
+        return self.nodes[0].files if len(self.nodes) == 1 else tuple(chain.from_iterable(n.files for n in self.nodes))
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(node.bytes for node in self.nodes)
+
+    @property
+    def deleted_share(self) -> float:
+        """The part of its stored rows that are deleted."""
+        return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
+
+    @cached_property
+    def depth(self) -> int:
+        """Where most of its bytes lie, the deeper of two that have as many."""
+        if len(self.nodes) == 1:
+            return self.top.depth
+        return main_depth((place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True))
+
+    @property
+    def spec(self) -> int:
+        """A partition spec of that depth."""
+        return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has files of several depths."""
+        return len(self.nodes) > 1
+
+    @cached_property
+    def largest(self) -> int:
+        """The bytes of its largest node at `depth`; what lies above is shared among all of them."""
+        if len(self.nodes) == 1:
+            return self.bytes
+        spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
+        for place, node in zip(self.places, self.nodes, strict=True):
+            if place.depth < self.depth:
+                spread += node.bytes >> (self.depth - place.depth)
+            else:
+                at = place.above(self.depth)
+                own[at] = own.get(at, 0) + node.bytes
+        return max(own.values()) + spread
+
+
+def main_depth(sizes: Iterable[tuple[int, int]]) -> int:
+    """The depth of most bytes, the deeper of two that have as many; pairs of depth and bytes."""
+    totals: dict[int, int] = {}
+    for depth, size in sizes:
+        totals[depth] = totals.get(depth, 0) + size
+    return max(totals, key=lambda depth: (totals[depth], depth))
+
+
+def units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
+    """The nodes of a table as units; None where specs lie side by side that are not depths of one tree.
+
+    Under a single spec each node is a unit of its own, whatever the spec is.
+    """
+    placed = [_placed(node, hash_key) for node in table.nodes]
+    if len({node.spec for node in table.nodes}) <= 1:
+        return [_single(node, found) for node, found in zip(table.nodes, placed, strict=True)]
+    trees: dict[Partition, dict[HashNode, Node]] = {}
+    kinds: set[tuple[Transform, ...]] = set()
+    specs: dict[int, int] = {}
+    for node, found in zip(table.nodes, placed, strict=True):
+        if found is None:
+            return None
+        partition, place = found
+        kinds.add(tuple(value.transform for value in partition))
+        # Two specs of one depth differ in what no value tells, and are none of ours.
+        if len(kinds) > 1 or specs.setdefault(place.depth, node.spec) != node.spec:
+            return None
+        trees.setdefault(partition, {})[place] = node
+    return list(chain.from_iterable(_units(partition, nodes) for partition, nodes in trees.items()))
+
+
+def bucket_counts(found: Sequence[Unit]) -> tuple[int, ...]:
+    """The numbers of buckets that files of a table lie in."""
+    return tuple(sorted({place.buckets for unit in found for place in unit.places}))
+
+
+def in_tree(table: TableFiles, hash_key: str | None) -> bool:
+    """Whether the table is bucketed by its hash key into a power of two, so that its nodes can go to other depths."""
+    is_cut = any(of.is_bucket_of(hash_key) and bucket_node(of.parameter or 0, 0) is not None for of in table.transforms)
+    return is_cut and all(_placed(node, hash_key) is not None for node in table.nodes)
+
+
+def _single(node: Node, found: tuple[Partition, HashNode] | None) -> Unit:
+    partition, place = found or (node.partition, ROOT)
+    return Unit(partition, place, (node,), (place,))
+
+
+def _units(partition: Partition, nodes: dict[HashNode, Node]) -> list[Unit]:
+    return [
+        Unit(partition, top, tuple(nodes[place] for place in places), tuple(places))
+        for top, places in covering(nodes).items()
+    ]
+
+
+def _placed(node: Node, hash_key: str | None) -> tuple[Partition, HashNode] | None:
+    """The partition of a node without its bucket, and that one's place; None where it has no bucket in a tree."""
+    for i, value in enumerate(node.partition):
+        if value.transform.is_bucket_of(hash_key) and value.value is not None:
+            place = bucket_node(value.transform.parameter or 0, int(value.value))
+            return None if place is None else ((*node.partition[:i], *node.partition[i + 1 :]), place)
+    return None

@@ -1,0 +1,161 @@
+"""What has to follow a commit: the base and the view catch up with the change table.
+
+The change table is the truth. After any run that died, and after any that did not, these steps bring the rest of a
+table to it; where nothing is behind there are none.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.branch import abandoned_branches
+from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
+from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import RUN
+
+FOLD_FRACTION = 0.25
+"""Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""
+
+FOLD_COMMITS = 50
+"""Unmerged commits from which on they are merged, however small: each is at least one file to open."""
+
+MERGED_ROWS = 500_000
+"""About so many rows of a base does a merge go past in a second on two cores."""
+
+MOST_RELAXED = 4.0
+"""Where commits come faster than merges could keep up with, so many times as much may wait at the most."""
+
+
+def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, ...]:
+    """The next steps that bring base and view to the head of the change table.
+
+    One call gives steps that hold for this state; after them observe and call again until there are none. With
+    `fold` the base of a table merged on read is brought there too, however little there is to merge.
+    """
+    changes, base = state.changes, state.base
+    if changes is None or changes.head is None or not _is_loaded(changes):
+        return ()
+    if base is None:
+        return _create_base(model, changes, state)
+    if _is_repaired(changes, base):
+        return _base_anew(model, changes, format_of(base.properties))
+    if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
+        return _base_anew(model, changes, format_of(base.properties))
+    merge = _merge(model, changes, base, fold)
+    if merge is not None:
+        return (merge,)
+    view = _view(model, changes, base, state)
+    if view is None:
+        return ()
+    return (DropStranger(state.stranger), view) if state.stranger is not None else (view,)
+
+
+def stale_branches(model: Model, state: TableState, now: datetime.datetime) -> tuple[DropBranches, ...]:
+    """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
+    now_ms = round(now.timestamp() * 1000)
+    found = []
+    for table, part in ((model.table.changes, state.changes), (model.base, state.base)):
+        if part is not None:
+            names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms)
+            found.extend([DropBranches(table, names)] if names else [])
+    return tuple(found)
+
+
+def _head(part: ChangeTableState | BaseState) -> int | None:
+    return part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
+
+
+def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
+    stranger = state.stranger
+    if stranger is None or stranger.name != model.base:
+        return (_new_base(model, changes, replaces=False),)
+    if stranger.kind == "table" and model.config.format_version == NEWEST_FORMAT:
+        return (_new_base(model, changes, replaces=True),)
+    was_on_read = state.view is not None and state.view.head is not None
+    left = (DropStranger(Stranger(model.table.base, "table")),) if was_on_read else ()
+    return (DropStranger(stranger), _new_base(model, changes, replaces=False), *left)
+
+
+def _base_anew(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
+    if found_format > model.config.format_version:
+        return (DropBase(model.base), _new_base(model, changes, replaces=False))
+    return (_new_base(model, changes, replaces=True),)
+
+
+def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
+    head = changes.commits[-1].summary
+    size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
+    known = [version for version in (_newest(changes), changes.newest_repair) if version]
+    return CreateBase(model.base, max(known, key=lambda of: of.sequence), int(size), replaces)
+
+
+def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
+    """Whether the base is older than a repair: then its rows are nothing to build on."""
+    repair = changes.newest_repair
+    return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
+
+
+def _is_loaded(changes: ChangeTableState) -> bool:
+    return any(RUN in commit.summary for commit in changes.commits)
+
+
+def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool) -> MergeBase | None:
+    if base.merged is None or base.merged.table != changes.uuid:
+        raise CorruptState(
+            f"{model.base}: it is not known up to which version of {model.table.changes} it is merged.\n"
+            f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
+            "  what to do: drop the base; the next run makes it anew from the change table"
+        )
+    pending = changes.after(base.merged)
+    may_wait = model.config.merge == "on_read" and not fold
+    if not pending or (may_wait and not _worth_folding(changes, base)):
+        return None
+    return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
+
+
+def relaxation(base_rows: int, pending: Sequence[Commit]) -> float:
+    """How many times as much as usual may wait unmerged, since it is a run that merges and writers would wait for it.
+
+    1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
+    come, up to `MOST_RELAXED`, and falls as smoothly when they slow down.
+    """
+    between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
+    if between <= 0:
+        return 1.0
+    return min(MOST_RELAXED, max(1.0, math.sqrt(base_rows / MERGED_ROWS / between)))
+
+
+def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:
+    assert base.merged is not None
+    pending = changes.after(base.merged)
+    if not changes.keeps(base.merged):
+        return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
+    times = relaxation(base.rows, pending)
+    many = changes.rows_after(base.merged) > times * FOLD_FRACTION * base.rows
+    return many or len(pending) >= times * FOLD_COMMITS
+
+
+def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:
+    if model.config.merge != "on_read":
+        return None
+    assert base.merged is not None
+    view = state.view
+    pinned = (view.base_snapshot, view.merged, view.head) if view else None
+    newest = max(base.merged, _newest(changes), key=lambda version: version.sequence)
+    current = (base.snapshot, base.merged.snapshot, newest.snapshot)
+    if view is not None and pinned == current and view.columns == base.columns:
+        return None
+    commits = len(changes.after(base.merged))
+    return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
+
+
+def _newest(changes: ChangeTableState) -> Version:
+    newest = changes.newest
+    assert newest is not None
+    return newest

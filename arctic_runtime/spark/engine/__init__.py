@@ -1,0 +1,1 @@
+"""The JVM: JARs, sessions, the server that is kept, statements and settings."""

@@ -1,0 +1,50 @@
+"""What to say where Spark is gone: Java ended under a run, or a server does not answer any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from arctic_runtime.errors import SparkEnded
+from arctic_runtime.spark.engine.session import how_spark_ended
+
+# By name, since none of these packages need be there: of py4j, and of Spark Connect and what it stands on.
+_CONNECTION_LOST = (
+    *("Py4JNetworkError", "Py4JError"),
+    *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),
+)
+_LAST_WORDS = 10
+
+
+def spark_ended(error: BaseException) -> SparkEnded | None:
+    """The error to raise in the place of another one that came of Spark's end; None where Spark is still there."""
+    if not any(_is_lost_connection(cause) for cause in _causes(error)):
+        return None
+    found = how_spark_ended()
+    if found is None:
+        return None
+    return SparkEnded(
+        f"Spark is gone.\n  where: {found.where}\n  expected: a Spark that answers\n  found: {found.how}"
+        f"{_last_words(found.log)}\n"
+        "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
+        "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    return isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ in _CONNECTION_LOST
+
+
+def _last_words(log: Path) -> str:
+    if not log.is_file():
+        return ""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.lstrip().startswith("at ")]
+    return f"\n  log: {log}" + "".join(f"\n    {line}" for line in lines[-_LAST_WORDS:])

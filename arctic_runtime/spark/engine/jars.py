@@ -1,0 +1,322 @@
+"""What the Java side is made of: Java itself, three JARs by exact coordinates, and a class-data archive.
+
+`python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
+(`DBT_ARCTIC_HOME`, else the user's own) and need no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from arctic_runtime.errors import ConfigError
+
+JAVA_OLDEST = 17
+JAVA_COMMANDS = {
+    "apt-get": "apt-get update && "
+    "(apt-get install -y openjdk-17-jre-headless || apt-get install -y openjdk-21-jre-headless)",
+    "dnf": "dnf install -y java-21-openjdk-headless",
+    "yum": "yum install -y java-17-openjdk-headless",
+    "zypper": "zypper --non-interactive install java-17-openjdk-headless",
+    "pacman": "pacman -S --noconfirm jre17-openjdk-headless",
+    "apk": "apk add openjdk17-jre-headless",
+    "brew": "brew install openjdk@17",
+}
+# Where Homebrew keeps its Java, which it puts on no PATH.
+_KEGS = ("/opt/homebrew/opt/openjdk@17/bin", "/usr/local/opt/openjdk@17/bin")
+_ARCHIVES_KEPT = 4
+
+
+@dataclass(frozen=True)
+class Jar:
+    """A JAR by its Maven coordinates, and the contents that it must have."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+    size: int
+
+    @property
+    def coordinates(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """The name under which Spark's resolution retrieves it."""
+        return f"{self.group}_{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True)
+class JarCheck:
+    """What `verify_jars` found; `found` is None where there is no such file."""
+
+    coordinates: str
+    path: Path
+    expected: str
+    found: str | None
+
+    @property
+    def ok(self) -> bool:
+        return self.found == self.expected
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that can run Spark."""
+
+    executable: Path
+    version: str
+
+
+JARS = (
+    Jar(
+        group="org.apache.iceberg",
+        artifact="iceberg-spark-runtime-4.1_2.13",
+        version="1.12.0",
+        sha256="3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+        size=48309426,
+    ),
+    Jar(
+        group="org.xerial",
+        artifact="sqlite-jdbc",
+        version="3.54.1.0",
+        sha256="f8dce420a6016278497f4f0560f65602b9db858de141b541cf91a4644ebe4639",
+        size=12132578,
+    ),
+    Jar(
+        group="com.globalmentor",
+        artifact="hadoop-bare-naked-local-fs",
+        version="0.1.0",
+        sha256="e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+        size=9106,
+    ),
+)
+
+
+def home() -> Path:
+    """The cache directory, which may be deleted at any time and is then made anew."""
+    chosen = os.environ.get("DBT_ARCTIC_HOME")
+    if chosen:
+        return Path(os.path.abspath(Path(chosen).expanduser()))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dbt-arctic"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbt-arctic"
+
+
+def jar_paths() -> tuple[Path, ...]:
+    """The JARs' files, resolved first where one is missing or has the wrong size.
+
+    Raises ConfigError where they can't be resolved or aren't what was recorded.
+    """
+    paths = tuple(_path(jar) for jar in JARS)
+    if not all(_has_size(path, jar.size) for path, jar in zip(paths, JARS, strict=True)):
+        _resolve()
+    return paths
+
+
+def verify_jars() -> tuple[JarCheck, ...]:
+    """Compare every JAR's SHA-256 with the recorded one; resolves and repairs nothing."""
+    return tuple(JarCheck(jar.coordinates, _path(jar), jar.sha256, _sha256(_path(jar))) for jar in JARS)
+
+
+def find_java() -> Java:
+    """The Java that runs Spark: JAVA_HOME's where that is set, else the PATH's, else Homebrew's.
+
+    Raises ConfigError, with the command that installs one, where there is none or it is too old.
+    """
+    java_home = os.environ.get("JAVA_HOME")
+    places = [str(Path(java_home) / "bin")] if java_home else [os.environ.get("PATH", os.defpath), *_KEGS]
+    where = f"JAVA_HOME={java_home}" if java_home else "PATH"
+    executables = [Path(found).resolve() for place in places if (found := shutil.which("java", path=place))]
+    candidates = [Java(executable, _java_version(executable)) for executable in executables]
+    for java in candidates:
+        if _major(java.version) >= JAVA_OLDEST:
+            return java
+    if not candidates:
+        raise _no_java("Java is missing", where, "none")
+    oldest = candidates[0]
+    raise _no_java("Java is too old", where, f"{oldest.version or 'no version'} at {oldest.executable}")
+
+
+def java_command() -> str:
+    """The one command that installs a Java on this system."""
+    for manager, command in JAVA_COMMANDS.items():
+        if shutil.which(manager):
+            as_is = manager == "brew" or os.geteuid() == 0
+            return command if as_is else f"sudo sh -c {shlex.quote(command)}"
+    return f"install a Java {JAVA_OLDEST} or newer, and set JAVA_HOME to it"
+
+
+def install_java() -> None:
+    """Install a Java by the system's package manager where that needs no password; else do nothing."""
+    manager = next(filter(shutil.which, JAVA_COMMANDS), None)
+    if manager is None:
+        return
+    prefix = [] if manager == "brew" or os.geteuid() == 0 else ["sudo", "-n"]
+    if prefix and (not shutil.which("sudo") or subprocess.run(["sudo", "-n", "true"], check=False).returncode):
+        return
+    print(f"Installing Java: {JAVA_COMMANDS[manager]}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(
+        [*prefix, "sh", "-c", JAVA_COMMANDS[manager]], stdin=subprocess.DEVNULL, env=environment, check=False
+    )
+
+
+def archive_path(java: Java, class_path: Sequence[str]) -> Path:
+    """Where the class-data archive for exactly this Java and these JARs is kept, if there is one."""
+    parts = [java.version, str(java.executable), *class_path, *(jar.sha256 for jar in JARS)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return home() / "archives" / f"{key}.jsa"
+
+
+def recorded_archive(java: Java, class_path: Sequence[str]) -> Path | None:
+    """The class-data archive of a start, marked as in use so that pruning takes others first; None without one."""
+    archive = archive_path(java, class_path)
+    with contextlib.suppress(OSError):
+        os.utime(archive)
+    return archive if archive.exists() else None
+
+
+def prune(directory: Path, pattern: str, keep: int) -> None:
+    """Delete the least recently used files of a cache until `keep` are left; another process may do the same."""
+    files = [(path.stat().st_mtime, path) for path in directory.glob(pattern) if path.exists()]
+    for _, path in sorted(files)[:-keep]:
+        path.unlink(missing_ok=True)
+
+
+def _path(jar: Jar) -> Path:
+    return home() / "jars" / jar.file_name
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _resolve() -> None:
+    """Let Spark resolve the JARs into a directory of our own, and move in those that are as recorded.
+
+    Moving is atomic and the contents are known, so any number of processes may resolve at once.
+    """
+    target = home() / "jars"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_resolve(f"the directory can't be written ({error.strerror})") from error
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
+        output = _run_resolution(Path(scratch))
+        for jar in JARS:
+            resolved = Path(scratch) / "jars" / jar.file_name
+            found = _sha256(resolved)
+            if found is None:
+                raise _cannot_resolve(f"no {jar.coordinates}; Spark said:\n{output}")
+            if found != jar.sha256:
+                raise _cannot_resolve(f"{jar.coordinates} with SHA-256 {found} in place of {jar.sha256}")
+            resolved.replace(_path(jar))
+
+
+def _run_resolution(scratch: Path) -> str:
+    """Start and stop a Spark that has to fetch the packages; returns the end of what it printed."""
+    java = find_java()
+    packages = ",".join(jar.coordinates for jar in JARS)
+    settings = {"spark.jars.packages": packages, "spark.jars.ivy": str(scratch), "spark.ui.enabled": "false"}
+    program = (
+        "import sys; from pyspark.sql import SparkSession; "
+        "pairs = dict(pair.split('=', 1) for pair in sys.argv[1:]); "
+        "SparkSession.builder.master('local[1]').config(map=pairs).getOrCreate().stop()"
+    )
+    arguments = [f"{key}={value}" for key, value in settings.items()]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
+        text=True,
+        check=False,
+    )
+    return "\n".join(f"    {line}" for line in result.stdout.splitlines()[-25:])
+
+
+def _cannot_resolve(found: str) -> ConfigError:
+    return ConfigError(
+        "The JARs that Spark needs for Iceberg could not be resolved.\n"
+        f"  where: {home() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
+        f"  expected: {', '.join(jar.coordinates for jar in JARS)}, as recorded\n"
+        f"  found: {found}\n"
+        "  what to do: run `python -m arctic_runtime.spark.jars` once with a Maven repository in reach"
+    )
+
+
+def _no_java(what: str, where: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"{what}.\n  where: {where}\n  expected: Java {JAVA_OLDEST} or newer\n  found: {found}\n"
+        f"  what to do: {java_command()}"
+    )
+
+
+def _major(version: str) -> int:
+    number = re.match(r"(?:1\.)?(\d+)", version)
+    return int(number.group(1)) if number else 0
+
+
+def _java_version(executable: Path) -> str:
+    """From the installation's `release` file, which is there without starting a JVM, or else by asking."""
+    release = executable.parent.parent / "release"
+    try:
+        stated = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text(), re.MULTILINE)
+    except OSError:
+        stated = None
+    if stated:
+        return stated.group(1)
+    asked = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
+    said = re.search(r'version "([^"]+)"', asked.stderr)
+    return said.group(1) if said else ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prepare everything for starts without network, and as fast as they get; does nothing twice."""
+    from arctic_runtime.spark.engine.session import record_archive
+
+    try:
+        if "--install-java" in arguments:
+            _ensure_java()
+        jar_paths()
+        archive = record_archive()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    prune(archive.parent, "*.jsa", keep=_ARCHIVES_KEPT)
+    return 0
+
+
+def _ensure_java() -> None:
+    try:
+        find_java()
+    except ConfigError:
+        install_java()
+        find_java()

@@ -1,0 +1,77 @@
+"""The process of a kept Spark Connect server: `python -m arctic_runtime.spark.engine.serve FOLDER < PROFILE`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.profile import Profile, fixed, masked
+from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.server import Server
+from arctic_runtime.spark.engine.session import Spark, start_spark
+
+_PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+_LOOK_SECONDS = 0.5
+
+
+def main(directory: Path, wanted: Mapping[str, object]) -> int:
+    """Serves until the address is taken away or Java ends; does nothing where another server is there."""
+    profile = Profile(**wanted)  # type: ignore[arg-type]
+    place = server.take_place(directory)
+    if place is None:
+        return 0
+    port, token = _free_port(), secrets.token_urlsafe(32)
+    try:
+        spark = start_spark(profile, _served(profile, port, token))
+    except ArcticError as error:
+        print(error, file=sys.stderr)
+        return 2
+    ready = _described(profile, spark, port, token)
+    address = server.publish(directory, ready)
+    while spark.is_alive() and server.is_wanted(directory, ready):
+        time.sleep(_LOOK_SECONDS)
+    address.close()
+    spark.end()
+    return 0
+
+
+def _free_port() -> int:
+    """A port that nobody listens on. Where somebody takes it meanwhile Spark does not start, and says so."""
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
+
+
+def _served(profile: Profile, port: int, token: str) -> dict[str, str]:
+    others = [name for name in profile.settings.get("spark.plugins", "").split(",") if name]
+    return {
+        "spark.plugins": ",".join([_PLUGIN, *others]),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.authenticate.token": token,
+    }
+
+
+def _described(profile: Profile, spark: Spark, port: int, token: str) -> Server:
+    now = datetime.datetime.now().astimezone()
+    return Server(
+        pid=os.getpid(),
+        port=port,
+        token=token,
+        since=now.isoformat(timespec="seconds"),
+        log=str(spark.log),
+        settings=masked(fixed(profile.spark_settings())),
+        fingerprint=server.fingerprint(profile),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), json.load(sys.stdin)))

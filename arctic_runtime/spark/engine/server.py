@@ -1,0 +1,259 @@
+"""A Spark Connect server of this user's own that stays between runs: one per catalog, on the loopback alone.
+
+The server is a process that holds locks for as long as it lives, one of them on the file with its address, and that
+ends when this file goes. So an address is never stale, and to stop a server is to take its file away: no process is
+ever ended by a number that may be another's by now. Java ends with that process, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import Profile, fixed, masked
+from arctic_runtime.spark.engine import jars
+
+START_SECONDS = 150.0
+STOP_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 1.0
+_ADDRESS = "server.json"
+_LOCK = "lock"
+_OUTPUT = "output.log"
+_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
+# A client's marks of its own, with which pyspark starts no Spark.
+_OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs: where it listens, and the settings that it was started with, secrets masked."""
+
+    pid: int
+    port: int
+    token: str
+    since: str
+    log: str
+    settings: Mapping[str, str]
+    fingerprint: str
+
+    @property
+    def url(self) -> str:
+        return f"sc://localhost:{self.port}/;token={self.token}"
+
+    def shown(self) -> dict[str, object]:
+        """What people and programs may see of it."""
+        return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
+
+    def __repr__(self) -> str:
+        return f"Server(pid={self.pid}, port={self.port})"
+
+
+def directory_of(profile: Profile) -> Path:
+    """Where the server of a profile's catalog keeps its lock and its address; one per user and catalog."""
+    place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
+    key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
+    return jars.home() / "servers" / f"{os.getuid()}-{key}"
+
+
+def find(profile: Profile) -> Server | None:
+    """The server that runs for a profile's catalog; None where there is none, or none that is ready."""
+    address = directory_of(profile) / _ADDRESS
+    return _read(address) if _is_held(address) else None
+
+
+def ensure(profile: Profile) -> Server:
+    """The server for a profile's catalog, started where there is none.
+
+    Raises ConfigError where it can't be started, or runs with other settings than the profile's.
+    """
+    server = find(profile) or _start(profile)
+    if server.fingerprint != fingerprint(profile):
+        raise _has_others(server, profile)
+    return server
+
+
+def stop(profile: Profile) -> Server | None:
+    """Ends the server of a profile's catalog and waits until it is gone; None where there was none."""
+    directory = directory_of(profile)
+    server = find(profile)
+
+    def is_gone() -> bool:
+        (directory / _ADDRESS).unlink(missing_ok=True)
+        return not _is_held(directory / _LOCK)
+
+    if not _wait_for(is_gone, STOP_SECONDS) and server is not None:
+        raise ConfigError(
+            f"The Spark server did not end within {STOP_SECONDS:.0f} s.\n  where: process {server.pid}, {directory}\n"
+            "  expected: it ends when it is asked to\n  found: it is still there\n"
+            f"  what to do: see what it does in {server.log}, or end it with `kill {server.pid}`"
+        )
+    return server
+
+
+def fingerprint(profile: Profile) -> str:
+    """The same for profiles that one running server can serve; of settings, secrets too, and of what is installed."""
+    from importlib.metadata import version
+
+    settings = sorted(fixed(profile.started.spark_settings()).items())
+    made_of = [f"pyspark {version('pyspark')}", *(jar.coordinates for jar in jars.JARS)]
+    return hashlib.sha256(json.dumps([settings, made_of]).encode()).hexdigest()
+
+
+def publish(directory: Path, server: Server) -> IO[str]:
+    """Tells clients of a server that is ready, for as long as what is returned stays open.
+
+    Nobody else can read the file, since it has the server's token.
+    """
+    made = directory / f"{_ADDRESS}.{server.pid}"
+    made.unlink(missing_ok=True)
+    stream = os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    json.dump(asdict(server), stream)
+    stream.flush()
+    made.replace(directory / _ADDRESS)
+    return stream
+
+
+def is_wanted(directory: Path, server: Server) -> bool:
+    """Whether the address that clients find is still this server's."""
+    return _read(directory / _ADDRESS) == server
+
+
+def take_place(directory: Path) -> IO[str] | None:
+    """The place of a catalog's one server, which lasts until this process ends; None where another one has it.
+
+    Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
+    is ready, whose place would come free when that is stopped.
+    """
+    lock = (directory / _LOCK).open("w")
+    taken: list[IO[str]] = []
+
+    def is_settled() -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken.append(lock)
+        return bool(taken) or _is_held(directory / _ADDRESS)
+
+    _wait_for(is_settled, _PATIENCE_SECONDS)
+    return taken[0] if taken else None
+
+
+def _is_held(file: Path) -> bool:
+    """Whether a process that lives has locked the file."""
+    try:
+        with file.open() as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _read(address: Path) -> Server | None:
+    try:
+        return Server(**json.loads(address.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _start(profile: Profile) -> Server:
+    """Starts the server and waits for it, or for the one that somebody else has started meanwhile.
+
+    A process that found the place taken has ended in peace; where it was by a server that was about to end, the next
+    one gets it.
+    """
+    directory = directory_of(profile)
+    _make(directory)
+    child = _spawn(profile, directory)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server := find(profile):
+            return server
+        if child.poll() is not None and not _is_held(directory / _LOCK):
+            if child.returncode:
+                break
+            child = _spawn(profile, directory)
+        time.sleep(_POLL_SECONDS)
+    raise _did_not_start(directory)
+
+
+def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
+    """A process that outlives this one; it is told what to start by its standard input, which nobody else reads."""
+    started = profile.started
+    wanted = {
+        "catalog": started.catalog,
+        "catalog_properties": dict(started.catalog_properties),
+        "master": started.master,
+        "settings": dict(started.settings),
+    }
+    environment = {key: value for key, value in os.environ.items() if key not in _OF_CLIENTS}
+    root = str(Path(__file__).parents[3])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH", "")]))
+    with (directory / _OUTPUT).open("wb") as output:
+        child = subprocess.Popen(
+            [*_COMMAND, str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+    assert child.stdin is not None
+    with suppress(BrokenPipeError), child.stdin as stream:
+        stream.write(json.dumps(wanted).encode())
+    return child
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        raise ConfigError(
+            f"The folder of the Spark server is somebody else's.\n  where: {directory}\n"
+            f"  expected: owned by user {os.getuid()}\n  found: owned by user {directory.stat().st_uid}\n"
+            "  what to do: set DBT_ARCTIC_HOME to a folder of your own"
+        )
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (is_met := condition()) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return is_met
+
+
+def _has_others(server: Server, profile: Profile) -> ConfigError:
+    wanted = masked(fixed(profile.started.spark_settings()))
+    keys = [key for key in sorted({*wanted, *server.settings}) if wanted.get(key) != server.settings.get(key)]
+    there, here = (
+        ", ".join(f"{key}={side.get(key, '(unset)')}" for key in keys) or "as it was started"
+        for side in (server.settings, wanted)
+    )
+    return ConfigError(
+        f"The Spark server that is kept for catalog {profile.catalog} was started with other settings.\n"
+        f"  where: process {server.pid}, since {server.since}\n  expected: {here}\n  found: {there}\n"
+        "  what to do: run `arctic spark stop`; the next run starts it as the profile says"
+    )
+
+
+def _did_not_start(directory: Path) -> ConfigError:
+    output = directory / _OUTPUT
+    lines = output.read_text(errors="replace").splitlines() if output.exists() else []
+    said = "".join(f"\n    {line}" for line in lines[-30:])
+    return ConfigError(
+        f"The Spark server did not start.\n  where: {output}\n  expected: a server that is ready within "
+        f"{START_SECONDS:.0f} s\n  found: none{said}\n"
+        "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
+    )

@@ -1,0 +1,92 @@
+"""Statements that the DataFrame API can't say, put together from parts that quote themselves.
+
+A template is a constant of the code. Whatever is filled in is one of the kinds below, so that no name and no value
+can end up as SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+from typing_extensions import LiteralString
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.spark_sql import write
+from arctic_runtime.model.types import quoted_name, read_type, type_text
+
+
+class Sql(str):
+    """Text that is safe inside a statement; made by the functions of this module only."""
+
+    __slots__ = ()
+
+
+def name(*parts: str) -> Sql:
+    """A name of one or more levels, each quoted; raises ConfigError for one that Spark would change."""
+    for part in parts:
+        if "${" in part:
+            raise ConfigError(
+                f"{part!r} can't be a name: Spark replaces what looks like a variable, also inside quotes.\n"
+                "  what to do: choose a name without `${`"
+            )
+    return Sql(".".join(map(quoted_name, parts)))
+
+
+def type_name(kind: str) -> Sql:
+    """A type, every name of a field in it quoted; raises ValueError for a text that is none."""
+    return Sql(type_text(read_type(kind), name))
+
+
+def number(value: int) -> Sql:
+    return Sql(int(value))
+
+
+def text(value: str) -> Sql:
+    """A string literal; whatever the value holds, it ends at its own quote."""
+    return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
+
+
+# Spark replaces `${…}` also inside literals, but not where the sign is written by its number.
+_ESCAPES = {
+    "$": "\\u0024",
+    "\\": "\\\\",
+    "'": "\\'",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\x00": "\\000",
+    "\x1a": "\\Z",
+}
+
+
+def expression(of: exp.Expr) -> Sql:
+    """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
+    return Sql(write(of))
+
+
+def own_query(sql: str) -> Sql:
+    """The query of a model or of a view, or a check of a contract, which is SQL as it stands."""
+    return Sql(sql)
+
+
+def properties(values: Iterable[tuple[str, str]]) -> Sql:
+    """`'key' = 'value'` pairs, comma-separated."""
+    return Sql(", ".join(f"{text(key)} = {text(value)}" for key, value in values))
+
+
+def aliased(value: Sql, alias: str) -> Sql:
+    """A value as a column of that name."""
+    return statement("{value} AS {alias}", value=value, alias=name(alias))
+
+
+def listed(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
+    return Sql(by.join(parts))
+
+
+def statement(template: LiteralString, **parts: Sql) -> Sql:
+    """Fills a constant template; raises TypeError for a part that did not quote itself."""
+    for key, part in parts.items():
+        if not isinstance(part, Sql):
+            raise TypeError(f"{key} is {type(part).__name__}, and only parts of a statement can be filled in")
+    return Sql(template.format(**parts))

@@ -1,0 +1,1 @@
+"""Upkeep of one table: compaction, expiry, restore, savepoints, verification."""

@@ -1,0 +1,124 @@
+"""Nodes come to lie at another depth: the partition specs for it, and the conditions that find their files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arctic_runtime.catalog.manifests import observe_specs
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.compaction import Node, Relevel, Rewrite, Specs
+from arctic_runtime.model.hash_tree import HashNode, bucket_node
+from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement
+from arctic_runtime.spark.tables.commit import SPARK_ERRORS, run
+from arctic_runtime.spark.tables.steps import Context
+
+
+def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite:
+    """Gets the partition specs ready, and returns the rewriting that brings the nodes under theirs.
+
+    A run that dies between the two leaves a table whose new files come to lie deeper or less deep than its old ones,
+    which is right to read and to write. Raises CommitConflict where another writer changes specs meanwhile.
+    """
+    spec = _ready(step, context, reader)
+    return Rewrite(
+        table=step.table,
+        expected=step.expected,
+        way="sort",
+        nodes=step.nodes,
+        whole=step.whole,
+        files=step.files,
+        bytes=step.bytes,
+        waste=0,
+        small_bytes=0,
+        target_bytes=step.target_bytes,
+        reason=step.reason,
+        spec=spec,
+        buckets=step.buckets,
+    )
+
+
+def beside(model: Model, node: Node, buckets: Sequence[int]) -> list[Sql]:
+    """What rows of a node have for buckets of other numbers, so that files which lie in those are told apart too."""
+    for value in node.partition:
+        is_node = value.transform.is_bucket_of(model.config.hash_key)
+        own = bucket_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None
+        if own is not None:
+            others = (places for number in buckets if (places := _at_other_depth(own, number)))
+            return [_among(model, value.transform, places) for places in others]
+    return []
+
+
+def _at_other_depth(own: HashNode, buckets: int) -> tuple[HashNode, ...]:
+    depth = buckets.bit_length() - 1
+    if depth < own.depth:
+        return (own.above(depth),)
+    return own.below(depth) if 0 < own.depth < depth else ()
+
+
+def _among(model: Model, of: Transform, places: Sequence[HashNode]) -> Sql:
+    return statement(
+        "{bucket}({n}, {c}) IN ({values})",
+        bucket=name(model.table.catalog, "system", "bucket"),
+        n=number(places[0].buckets),
+        c=name(of.column),
+        values=listed(number(place.index) for place in places),
+    )
+
+
+def _ready(step: Relevel, context: Context, reader: CatalogReader) -> int:
+    """The spec of the step's depth, made where there is none, after the default has come to its own depth."""
+    model = context.model
+    for depth in (step.depth, step.default_depth):
+        specs = observe_specs(reader, step.table)
+        if _of_depth(specs, depth, model) is None or depth == step.default_depth:
+            _make_default(step, specs, depth, context, reader)
+    found = _of_depth(observe_specs(reader, step.table), step.depth, model)
+    if found is None:
+        raise _changed(step)
+    return found
+
+
+def _make_default(step: Relevel, specs: Specs, depth: int, context: Context, reader: CatalogReader) -> None:
+    model = context.model
+    if specs.default == _of_depth(specs, depth, model):
+        return
+    old = next((of for of in specs.transforms[specs.default] if of.is_bucket_of(model.config.hash_key)), None)
+    if old is None:
+        raise _changed(step)
+    replace = statement(
+        "ALTER TABLE {table} REPLACE PARTITION FIELD {old} WITH {new}",
+        table=name(*step.table.parts),
+        old=_bucket(old.column, old.parameter or 1),
+        new=_bucket(old.column, 1 << depth),
+    )
+    try:
+        run(context.spark, replace)
+    except SPARK_ERRORS as error:
+        if observe_specs(reader, step.table) != specs:
+            raise _changed(step) from error
+        raise
+
+
+def _of_depth(specs: Specs, depth: int, model: Model) -> int | None:
+    """The newest spec that differs from the default in its number of buckets alone, and has these."""
+    wanted = _others(specs, specs.default, model), 1 << depth
+    found = (spec for spec in specs.transforms if (_others(specs, spec, model), _buckets(specs, spec, model)) == wanted)
+    return max(found, default=None)
+
+
+def _others(specs: Specs, spec: int, model: Model) -> list[Transform]:
+    return [of for of in specs.transforms[spec] if not of.is_bucket_of(model.config.hash_key)]
+
+
+def _buckets(specs: Specs, spec: int, model: Model) -> int | None:
+    return next((of.parameter for of in specs.transforms[spec] if of.is_bucket_of(model.config.hash_key)), None)
+
+
+def _bucket(column: str, buckets: int) -> Sql:
+    return statement("bucket({n}, {c})", n=number(buckets), c=name(column))
+
+
+def _changed(step: Relevel) -> CommitConflict:
+    return CommitConflict(f"{step.table}: its partition specs changed while nodes were about to {step.direction}.")

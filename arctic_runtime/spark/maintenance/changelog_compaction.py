@@ -1,0 +1,69 @@
+"""Trimming: change rows go that a newer one has replaced; what is left still folds to the table."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, ages_text
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.spark.engine.statement import listed, name, statement
+from arctic_runtime.spark.tables.commit import said_by_session, set_properties, swap_in, write_once
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, as_key, key_name, read_table
+from arctic_runtime.spark.tables.steps import Context
+
+_ROWS = "__arctic_t"
+_NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
+
+
+def trim(step: Trim, context: Context) -> None:
+    """Deletes the rows in one commit, and says before up to where they may be gone: readers behind that are to know.
+
+    Raises CommitConflict where the change table has moved on.
+    """
+    set_properties(context.spark, step.table, {TRIMMED: ages_text([step.until])})
+    swap_in(
+        context.spark, context.reader, step.table, step.expected, context.token, lambda on: _delete(step, context, on)
+    )
+
+
+def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
+    """Writes down when commits were made whose snapshots are about to go."""
+    set_properties(spark, table, {AGES: ages_text(ages)})
+
+
+def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
+    spark, key, view = context.spark, context.model.config.primary_key, f"arctic_trim_{context.token}"
+    place = F.col(COMMIT_ORDER)
+    old = read_table(spark, step.table, step.expected).where(place <= step.until.sequence)
+    newest = old.groupBy(*as_key(key)).agg(
+        F.max(place).alias(_NEWEST),
+        F.min(place).alias("__arctic_oldest"),
+        F.max_by(SEQUENCE, place).alias(_LAST),
+        F.max(SEQUENCE).alias(_TOP),
+    )
+    on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
+    older = statement(
+        "{place} < {newest} AND (coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))",
+        place=name(_ROWS, COMMIT_ORDER),
+        newest=name(_NEWEST),
+        last=name(_LAST),
+        top=name(_TOP),
+        own=name(_ROWS, SEQUENCE),
+    )
+    delete = statement(
+        "DELETE FROM {table} AS {rows} WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
+        table=name(*branch),
+        rows=name(_ROWS),
+        view=name(view),
+        on=listed([*on, older], " AND "),
+    )
+    newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
+    try:
+        with settings(spark, said_by_session({TRIMMED: ages_text([step.until])})):
+            write_once(lambda: spark.sql(delete), delete)
+    finally:
+        spark.catalog.dropTempView(view)

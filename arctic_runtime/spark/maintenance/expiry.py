@@ -1,0 +1,180 @@
+"""Expiry: old snapshots go, with the files that only they have."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from contextlib import suppress
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observe import last_consumed, observe_snapshots
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan
+from arctic_runtime.model.layout import lacking
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import TableState, built
+from arctic_runtime.plan.expiry import due, expiry, may_be_due
+from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.maintenance.changelog_compaction import keep_ages, trim
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.commit import attempt, retried, set_properties
+from arctic_runtime.spark.tables.commit import run as perform_statement
+
+ORPHANS_SECONDS = 86_400
+"""Younger files may be of writes that are under way, so they are never taken for orphans."""
+
+_FILES = "arctic_files_of_view"
+
+
+def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+    """What would go, without Spark; `readers` are the models that may read this one.
+
+    Raises ConfigError where the table was not built yet, or its model sets no age.
+    """
+    return _planned(run, _built(run), readers)
+
+
+def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+    """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
+    names = tuple(readers)
+
+    def attempted() -> ExpiryPlan:
+        state = _built(run)
+        _keep_few_metadata_files(run, state)
+        return _perform(run, state, _planned(run, state, names))
+
+    return retried(attempted)
+
+
+def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
+    """Expiry after a run, where enough has come together; it gives way to other writers."""
+    names = tuple(readers)
+
+    def attempted() -> None:
+        state = run.observe()
+        _keep_few_metadata_files(run, state)
+        if may_be_due(run.model, state, _milliseconds(run)):
+            _perform(run, state, due(run.model, state, _planned(run, state, names)))
+
+    with suppress(CommitConflict):
+        retried(attempted)
+
+
+def _built(run: Run) -> TableState:
+    state = run.observe()
+    built(state, run.model.table)
+    return state
+
+
+def _tables(run: Run, state: TableState) -> tuple[TableName, ...]:
+    table = run.model.table
+    return (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+
+
+def _planned(run: Run, state: TableState, readers: Iterable[TableName]) -> ExpiryPlan:
+    found = [observe_snapshots(run.reader, of) for of in _tables(run, state)]
+    read = {str(reader): last_consumed(run.reader, reader).get(str(run.model.table)) for reader in readers}
+    consumers = {reader: offset for reader, offset in read.items() if offset is not None}
+    return expiry(run.model, state, [of for of in found if of is not None], consumers, _milliseconds(run))
+
+
+def _perform(run: Run, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
+    if plan.trim is not None:
+        trim(plan.trim, run.context(state))
+    if plan.ages and plan.steps:
+        keep_ages(run.model.table.changes, plan.ages, run.session())
+    for tags in plan.tags:
+        _drop_tags(run.session(), tags)
+    for step in plan.steps:
+        _expire(run.session(), step)
+    return plan
+
+
+def _keep_few_metadata_files(run: Run, state: TableState) -> None:
+    """Tables of earlier versions keep all of their metadata files; from the next commit on they keep the newest."""
+    for table, part in ((run.model.table.changes, state.changes), (run.model.base, state.base)):
+        wanted = lacking(part.properties) if part is not None else {}
+        if wanted:
+            set_properties(run.session(), table, wanted)
+
+
+def _drop_tags(spark: SparkSession, step: DropTags) -> None:
+    for tag in step.tags:
+        table = name(*step.table.parts)
+        perform_statement(spark, statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=name(tag)))
+
+
+def _expire(spark: SparkSession, step: Expire) -> None:
+    """By their ids alone: the table's own age limits would let go what is still needed."""
+    call = statement(
+        "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
+        "snapshot_ids => array({ids}))",
+        catalog=name(step.table.catalog),
+        table=text(name(*step.table.parts)),
+        ids=listed(number(snapshot) for snapshot in step.snapshots),
+    )
+    perform_statement(spark, call)
+
+
+def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
+    """Files in the tables' folders that no snapshot of any branch or tag has, by table; they go where `remove` says so.
+
+    Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
+    Raises ConfigError where the table was not built yet, or the age is less than a day.
+    """
+    if older_than_seconds < ORPHANS_SECONDS:
+        raise ConfigError(
+            f"{run.model.table}: files of writes that are under way look like orphans.\n"
+            f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
+        )
+    names = _tables(run, _built(run))
+    before = run.now - datetime.timedelta(seconds=older_than_seconds)
+    found = {str(of): _orphans(run.session(), of, before, remove) for of in names}
+    current = run.reader.view_file(run.model.table.schema, run.model.table.name)
+    if current is not None:
+        found[str(run.model.table)] = _orphans_of_view(run, current, before, remove)
+    return found
+
+
+def _orphans_of_view(run: Run, current: str, before: datetime.datetime, remove: bool) -> list[str]:
+    """Old metadata files of a table's view, but for the `current` one that it is read from.
+
+    Iceberg leaves a file each time that a view is replaced. Its procedure for tables is given these files.
+    """
+    folder, _, kept = current.rpartition("/")
+    found = run.session().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
+    files = found.selectExpr("path AS file_path", "modificationTime AS last_modified")
+    return _orphans(run.session(), run.model.base, before, remove, files.where(~F.endswith("file_path", F.lit(kept))))
+
+
+def _orphans(
+    spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
+) -> list[str]:
+    """Old files that a table does not have: in its folder, or `among` files of one folder with their times."""
+    told = Sql("")
+    if among is not None:
+        first = among.select("file_path").first()
+        if first is None:
+            return []
+        among.createOrReplaceTempView(_FILES)
+        told = statement(
+            ", location => {folder}, file_list_view => {files}",
+            folder=text(str(first[0]).rpartition("/")[0]),
+            files=text(_FILES),
+        )
+    call = statement(
+        "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => TIMESTAMP {before}, "
+        "dry_run => {dry}{among})",
+        among=told,
+        catalog=name(table.catalog),
+        table=text(name(*table.parts)),
+        before=text(before.isoformat(" ", "seconds")),
+        dry=Sql("false" if remove else "true"),
+    )
+    return sorted(row[0] for row in attempt(lambda: spark.sql(call).collect(), call))
+
+
+def _milliseconds(run: Run) -> int:
+    return int(run.now.timestamp() * 1000)

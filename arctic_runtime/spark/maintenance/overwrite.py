@@ -1,0 +1,160 @@
+"""Rows declared as of a place in the order of a table's events: all, or a partition's; later events apply on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import not_built
+from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.decide import Request, decide, last_run
+from arctic_runtime.plan.declared import WHOLE, Declared, Part, describe_part, read_part
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh.events import examples, is_in
+from arctic_runtime.spark.refresh.late import seen
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.commit import retried
+from arctic_runtime.spark.tables.diff import DELETE, Shape, state_changes
+from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, match
+from arctic_runtime.spark.tables.steps import append_changes
+
+_KEPT = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.RESTORED)
+"""What the last run said, and what still holds."""
+
+
+def overwrite(run: Run, source: TableName, as_of: str, partition: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Makes a table of change events hold what `source` has, as of a place in their order; returns rows by action.
+
+    A key of which an event after `as_of` was read keeps what that made of it. Events up to `as_of` that are read later
+    change nothing. What is published are the differences, so to declare the same again publishes none. `source` is
+    any table or view that Spark can read, with all columns of the table. `partition` has a value for each column that
+    the table is partitioned by: rows of others stay, and so do the events that are still to come of them.
+
+    Raises ConfigError where the model has no order of events, where the partition is none, where columns are missing,
+    and where something later was declared before; DataError where a key is null or stands twice, or a row belongs to
+    another partition; CommitConflict where others were always faster.
+    """
+    _check_model(run.model)
+    part = read_part(run.model, partition or {})
+    return retried(partial(_overwritten, run, source, as_of, part))
+
+
+def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
+    state, upstreams = run.settled(run.observe()), run.observe_upstreams()
+    last = last_run(state.changes)
+    if state.changes is None or state.changes.head is None or state.base is None or last is None:
+        raise not_built(run.model.table)
+    decide(run.model, state, upstreams, Request())
+    context = run.context(state)
+    shape = run.shape_of(state, plain_columns(state.changes.columns))
+    part, known = _part(run, shape, asked), Declared.read(last)
+    written = _place(run, shape, as_of, known.before(part))
+    rows = context.spark.table(name(*source.parts))
+    _check_columns(run.model, rows, shape)
+    _check_rows(run.model, rows, part, shape)
+    place = marks.latest(written, shape.sequence_type)
+    log = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
+    later = log.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
+    old = current_rows(context.spark, run.model, state)
+    assert old is not None
+    declared = _without(rows, later, run.model)
+    replaced = _without(_replaced(old, rows, part, shape), later, run.model)
+    found = state_changes(declared, replaced, shape)
+    # What left a partition may be in another one as of then: an event that says so may still come.
+    is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
+    found = found.withColumn(SEQUENCE, F.when(is_known, place))
+    step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
+    said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
+    said |= decisions.said_again(last, *_KEPT) | known.and_also(part, written).summary
+    counts = append_changes(step, context, found, shape, said, False, None).rows
+    run.settled(run.observe())
+    return counts
+
+
+def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
+    """The table's rows that a declaration is about: those of the partition, and those that it says are there."""
+    if part == WHOLE:
+        return old
+    elsewhere = old.where(~F.coalesce(is_in(part, shape), F.lit(False)))
+    moved = elsewhere.join(rows.select(*as_key(shape.key)), match(elsewhere, shape.key), "left_semi")
+    return old.where(is_in(part, shape)).unionByName(moved)
+
+
+def _part(run: Run, shape: Shape, asked: Part) -> Part:
+    """The partition with its values as the table has them; raises ConfigError where one can't be a value."""
+    if asked == WHOLE:
+        return WHOLE
+    kept = [find_column(shape.columns, of) for of, _ in asked]
+    values = ((F.lit(value), of.type) for of, (_, value) in zip(kept, asked, strict=True) if of)
+    typed = [marks.written(value.try_cast(kind), kind) for value, kind in values]
+    (row,) = run.session().range(1).select(*typed).collect()
+    for of, (given, value), found in zip(kept, asked, row, strict=True):
+        if of is not None and found is None:
+            raise ConfigError(f"{run.model.table}: {value!r} is no value of `{given}`, which is {of.type}")
+    return tuple((given, str(found)) for (given, _), found in zip(asked, row, strict=True))
+
+
+def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None:
+    strange = [] if part == WHOLE else rows.where(~F.coalesce(is_in(part, shape), F.lit(False))).limit(3).collect()
+    if strange:
+        raise DataError(
+            f"{model.table}: rows of other partitions are among those of {describe_part(part)}; nothing was written.\n"
+            f"{examples(strange)}  what to do: leave them out, or declare all rows"
+        )
+
+
+def _without(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:
+    return rows.join(keys, match(rows, model.config.primary_key), "left_anti")
+
+
+def _check_model(model: Model) -> None:
+    config = model.config
+    if config.input != "changes" or config.sequence_by is None or config.on_match != "replace":
+        raise ConfigError(
+            f"{model.table}: its rows can't be declared as of a place in the order of events.\n"
+            "  expected: input: changes, sequence_by, and on_match: replace\n"
+            f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}\n"
+            "  what to do: a table of `input: state` is what its query says, so change what that reads"
+        )
+
+
+def _place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> str:
+    """A place as `marks` writes it; raises ConfigError where it is none, or older than one of those `before`."""
+    kind = shape.sequence_type
+    given, places = F.lit(as_of).try_cast(kind), [marks.latest(of, kind) for of in before]
+    newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)
+    written = marks.written(given, kind), marks.written(newest, kind)
+    asked = [(given < newest).alias("older"), written[0].alias("place"), written[1].alias("newest")]
+    row = run.session().range(1).select(*asked).collect()[0]
+    if row["place"] is None:
+        raise ConfigError(
+            f"{run.model.table}: {as_of!r} is no place in the order of its events.\n"
+            f"  expected: a value of `{run.model.config.sequence_by}`, which is {kind}"
+        )
+    if row["older"]:
+        raise ConfigError(
+            f"{run.model.table}: its rows were declared as of something later before; nothing was written.\n"
+            f"  expected: {row['newest']} or later\n  found: {row['place']}\n"
+            "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
+        )
+    return str(row["place"])
+
+
+def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:
+    found = columns_of(rows)
+    missing = [of.name for of in shape.columns if find_column(found, of.name) is None]
+    if missing:
+        raise ConfigError(
+            f"{model.table}: what it is to hold has not all of its columns; nothing was written.\n"
+            f"  missing: {', '.join(missing)}\n  found: {', '.join(of.name for of in found)}\n"
+            "  what to do: give them, null where nothing is known"
+        )

@@ -1,0 +1,69 @@
+"""Back to an earlier version of a table, as a change like any other: readers of changes see just what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from arctic_runtime.catalog.observe import observe_source
+from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
+from arctic_runtime.spark.maintenance.between import version_named
+from arctic_runtime.spark.refresh.images import rows_at
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.commit import retried
+from arctic_runtime.spark.tables.diff import state_changes
+from arctic_runtime.spark.tables.frames import current_rows
+from arctic_runtime.spark.tables.steps import append_changes
+
+_READ = (
+    decisions.CONSUMED,
+    decisions.QUERY,
+    decisions.SESSION,
+    decisions.GIVEN_UP,
+    decisions.HIGH_MARK,
+    DECLARED,
+    DECLARED_PARTS,
+)
+"""What a run says of what it had read."""
+
+
+def restore(run: Run, version: int | str) -> dict[str, int]:
+    """Makes a table what it was at a version, a number or a savepoint's name; returns the changed rows by action.
+
+    A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
+    there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
+    where the version is not kept, and CommitConflict where others were always faster.
+    """
+    return retried(partial(_restored, run, str(version)))
+
+
+def _restored(run: Run, version: str) -> dict[str, int]:
+    state = run.settled(run.observe())
+    table = run.model.table
+    commits = state.changes.commits if state.changes else ()
+    commit = version_named(run, tuple(of for of in commits if decisions.RUN in of.summary), version)
+    source = observe_source(run.reader, table)
+    assert source is not None
+    assert state.changes is not None
+    assert state.changes.head is not None
+    context = run.context(state)
+    shape = run.shape_of(state, plain_columns(state.changes.columns))
+    rows = rows_at(context.spark, source, commit.version)
+    old = current_rows(context.spark, run.model, state)
+    found = state_changes(rows, old, shape)
+    step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
+    said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
+    said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
+    counts = append_changes(step, context, found, shape, said, False, None).rows
+    run.settled(run.observe())
+    return counts
+
+
+def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:
+    """What the table has read, once it is what it was at a commit."""
+    then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes)
+    return decisions.said_again(then, *_READ)

@@ -1,0 +1,56 @@
+"""Savepoints are made and dropped: tags of one name on the base and on the change table."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.state import built
+from arctic_runtime.plan.decide import last_load
+from arctic_runtime.plan.savepoint import dropped, savepoint
+from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import number, statement
+from arctic_runtime.spark.maintenance.between import version_named
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.commit import run as perform_statement
+
+
+def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint:
+    """Gives a version a name, the newest one where none is told; doing it again changes nothing.
+
+    Raises ConfigError where the version is not kept, or the name can't be used.
+    """
+    state = run.settled(run.observe())
+    changes, _ = built(state, run.model.table)
+    known = observe_savepoints(run.reader, run.model)
+    newest = last_load(changes)
+    if version is None and newest is None:
+        raise ConfigError(f"{run.model.table} has no version yet; run it first")
+    commit = newest if version is None else version_named(run, changes.commits, version)
+    base = observe_snapshots(run.reader, run.model.base)
+    assert commit is not None
+    assert base is not None
+    _perform(run.session(), *savepoint(run.model, name, commit, base, known))
+    return Savepoint(name, commit)
+
+
+def drop_savepoint(run: Run, name: str) -> None:
+    """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
+    _perform(run.session(), *dropped(run.model, name, observe_savepoints(run.reader, run.model)))
+
+
+def _perform(spark: SparkSession, *tags: Tag) -> None:
+    for tag in tags:
+        table, own = quoted(*tag.table.parts), quoted(tag.name)
+        if tag.snapshot is None:
+            sql = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=own)
+        else:
+            sql = statement(
+                "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
+                table=table,
+                tag=own,
+                v=number(tag.snapshot),
+            )
+        perform_statement(spark, sql)

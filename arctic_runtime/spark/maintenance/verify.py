@@ -1,0 +1,117 @@
+"""Whether a table is what its model says, and its history what it claims: recomputed, not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.algebra.tree import Node, scans
+from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.decide import Request, consumed, decide, last_run
+from arctic_runtime.plan.declared import Declared
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import events, increments
+from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.frames import columns_of
+from arctic_runtime.spark.tables.integrity import (
+    Finding,
+    changes_fold_to_the_table,
+    compared,
+    finding,
+    history,
+    keys_are_unique,
+)
+
+
+def verify(run: Run) -> tuple[Finding, ...]:
+    """Checks one model's table against its query, its change table, and the change table against itself."""
+    state = run.observe()
+    upstreams = run.observe_upstreams()
+    if state.changes is None or state.base is None:
+        return (Finding("table", left_out="it was not built yet"),)
+    spark, model, shape = run.session(), run.model, run.shape_of(state, plain_columns(state.changes.columns))
+    return (
+        _query_gives_the_table(run, state, upstreams),
+        changes_fold_to_the_table(spark, model, state, shape),
+        keys_are_unique(spark, model, state),
+        *_totals_are_right(run, state, upstreams),
+        *history(spark, run.reader, model, state, shape),
+    )
+
+
+def _query_gives_the_table(run: Run, state: TableState, upstreams: Upstreams) -> Finding:
+    check = "the query gives the table"
+    reason = _why_not_recomputed(run, state, upstreams)
+    if reason:
+        return Finding(check, left_out=reason)
+    rows = _recomputed(run, state, upstreams)
+    return compared(run.session(), run.model, state, rows, run.shape_of(state, columns_of(rows)), check)
+
+
+def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> str:
+    if run.model.config.input == "changes":
+        return _why_not_its_events(state)
+    decision = decide(run.model, state, upstreams, Request())
+    if upstreams.reads.unstable:
+        return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
+    if decision.reason == "SOURCE_UNKNOWN":
+        return f"it reads what has no versions: {decision.because}"
+    return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
+
+
+def _why_not_its_events(state: TableState) -> str:
+    """Why a table is something else than what its events say, where it was not computed anew since."""
+    last = decisions.last_run(state.changes) or {}
+    declared = Declared.read(last)
+    if declared.places:
+        return f"rows were declared: {declared.describe()}"
+    return f"it was restored to version {last[decisions.RESTORED]}" if decisions.RESTORED in last else ""
+
+
+def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
+    spark = run.session()
+    if run.model.config.input == "state":
+        return spark.sql(run.model.sql)
+    run.register_consumed(consumed(last_run(state.changes)), upstreams)
+    query = run.query(spark)
+    shape = run.shape_of(state, columns_of(query))
+    net = events.net_events(run.model, query, shape)
+    return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
+
+
+def _totals_are_right(run: Run, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
+    """Of the versions that the newest run read, to which they belong, whatever has come since."""
+    check = "the totals are those of the rows that were read"
+    last = last_run(state.changes)
+    if state.totals is None or last is None:
+        return
+    plan = totals.plan_of(run.model, upstreams, last[decisions.TOTALS])
+    if plan is None:
+        yield Finding(check, left_out="they are of another query; run it first")
+        return
+    read = consumed(last)
+    gone = _not_kept(plan.state, upstreams, read)
+    if gone:
+        yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
+        return
+    windows = {of: Window(of, None, version) for of, version in read.items()}
+    increments.register_images(run.session(), (plan.state,), upstreams, windows)
+    yield finding(check, totals.differing(run.session(), run.model, state.totals, plan))
+
+
+def _not_kept(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:
+    """The sources of a tree of which the version that was read can't be read again."""
+    names = dict.fromkeys(str(scan.source) for scan in scans(tree))
+    return [of for of in names if of not in read or not _is_kept(upstreams.states[of], read[of])]
+
+
+def _is_kept(source: SourceState | None, version: Version) -> bool:
+    if source is None or source.version.table != version.table:
+        return False
+    return source.keeps(version) if source.kind == "changes" else version.snapshot in source.snapshots

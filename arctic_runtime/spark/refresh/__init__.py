@@ -1,0 +1,1 @@
+"""One refresh of a model: its changes computed and published."""

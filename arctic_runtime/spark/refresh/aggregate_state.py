@@ -1,0 +1,228 @@
+"""Totals of a table's groups, kept beside it.
+
+They are written before the change rows are published, under the same run's token, and are of no meaning until
+these name them: after a death between the two, the totals that the last commit names are still there.
+
+Groups whose extreme went are computed again from the sources, and they alone. Whether there are any is asked once the
+totals are added up, which has to be done anyway; where there are none, the sources are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from typing_extensions import LiteralString
+
+from arctic_runtime.catalog.observe import KIND
+from arctic_runtime.ivm.algebra.numbers import digits
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Node
+from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, Totals, fingerprint, of_totals, possible_totals
+from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.decide import RUN, TOTALS, last_run
+from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
+from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.tables.commit import attempt, said
+from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
+from arctic_runtime.spark.tables.steps import Context
+
+Register = Callable[[Sequence[Node]], None]
+
+# Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
+_BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
+_LOST = "__arctic_is_lost"
+FEW_GROUPS = 10_000
+"""All groups of a table with no more are compared, whether they moved or not: that is less work than to pick those."""
+
+_MOST_BEHIND = 34
+"""Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Rows in the tree's columns: of the groups that changed, and maybe others, `now` and `before`.
+
+    Where `before` is None, the groups are all that there are.
+    """
+
+    now: DataFrame
+    before: DataFrame | None
+
+
+def follow(context: Context, plan: Totals, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
+    """Brings the kept totals up to date, and makes them where there are none; None where they are not kept.
+
+    They are not where they turn out to be of too many groups, or of a type that can't be added up. `register` makes the
+    images that trees read, and `hold` marks rows that are read more than once. Totals that are up to date are written
+    `beside` what follows.
+    """
+    spark = context.spark
+    before = _kept(context, plan)
+    register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
+    if before is None:
+        made = _made(spark, plan)
+        if made is None:
+            return None
+        everything = hold(made)
+        if everything.limit(MOST_GROUPS + 1).count() > MOST_GROUPS:
+            return None
+        _write(context, everything)
+        return Followed(_shown(spark, everything, plan.result, _AFTER), None)
+    moved = _at_hand(spark.sql(render(plan.moved)), hold)
+    now = _moved_on(spark, before, moved, plan, register, hold)
+    beside.begin(partial(_write, context, now))
+    base = context.state.base
+    is_few = base is not None and base.rows <= FEW_GROUPS
+    takes_all = is_few or not plan.by_group
+    was, is_now = (found if takes_all else _of_groups(found, moved, plan.keys) for found in (before, now))
+    return Followed(_shown(spark, is_now, plan.result, _AFTER), _shown(spark, was, plan.was, _BEFORE))
+
+
+def plan_of(model: Model, upstreams: Upstreams, kept: str) -> Totals | None:
+    """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
+    try:
+        analysed, key = analysis(model, upstreams)
+    except NotMaintained:
+        return None
+    plans = possible_totals(analysed.tree, key, analysed.types)
+    return next((plan for plan in plans if fingerprint(plan) == kept), None)
+
+
+def differing(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+    """Groups whose totals are not those that the sources give, each with both; reads the images of `plan.state`."""
+    kept = read(spark, model, snapshot, plan)
+    made = typed_as(spark.sql(render(plan.state)), kept)
+    keys, values = [column(key) for key in plan.keys], F.struct(*[column(part) for part in plan.names])
+    wrong = kept.exceptAll(made).select(*keys, values.alias("kept"))
+    right = made.exceptAll(kept).select(*keys, values.alias("computed"))
+    both = wrong.unionByName(right, allowMissingColumns=True).groupBy(*keys)
+    found = both.agg(F.max("kept").alias("kept"), F.max("computed").alias("computed"))
+    return found.where(F.col("kept").isNotNull() | F.col("computed").isNotNull())
+
+
+def _made(spark: SparkSession, plan: Totals) -> DataFrame | None:
+    """The totals of everything; None where they turn out to be of a type that can't be added up in any order."""
+    try:
+        made = spark.sql(render(plan.state))
+    except AnalysisException:
+        return None
+    sizes = [digits(dict(made.dtypes)[part]) for part in plan.sums]
+    return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
+
+
+def _kept(context: Context, plan: Totals) -> DataFrame | None:
+    """The totals as of the newest run; None where it kept none, or others than this plan's."""
+    state = context.state
+    last = last_run(state.changes)
+    if state.totals is None or last is None or last.get(TOTALS) != fingerprint(plan):
+        return None
+    return read(context.spark, context.model, state.totals, plan)
+
+
+def read(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+    """The totals that a plan kept in a snapshot."""
+    return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
+
+
+def _moved_on(
+    spark: SparkSession, before: DataFrame, moved: DataFrame, plan: Totals, register: Register, hold: Hold
+) -> DataFrame:
+    """The totals after what has moved; groups that are lost are computed again, all of their totals together."""
+    added = _added(before, moved, plan)
+    if not plan.extremes:
+        return added
+    added = _at_hand(added, hold)
+    lost, kept = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
+    if lost.isEmpty():
+        return kept
+    if plan.keys:
+        lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
+    # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
+    register((plan.moved, plan.again, plan.result, plan.was))
+    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), hold)
+
+
+def _at_hand(rows: DataFrame, hold: Hold) -> DataFrame:
+    """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
+
+    Spark forgets what it holds as soon as the totals are written, and would compute it for each use again.
+    """
+    if any("<" in kind for _, kind in rows.dtypes):
+        return hold(rows)
+    found = rows.limit(MOST_GROUPS + 1).toArrow()
+    return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= MOST_GROUPS else hold(rows)
+
+
+def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
+    """The totals after what has moved is added, in their own types; groups without rows are gone.
+
+    Where extremes are kept, the column _LOST tells groups that what went took one of.
+    """
+    types = dict(before.dtypes)
+    gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
+    came = typed_as(moved, before, gone)
+    # In one part nothing has to be put together by its key, and there is little of it.
+    both = before.selectExpr("*", *[typed(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
+    sums = [typed(statement("sum({part})", part=name(part)), types[part], part) for part in plan.sums]
+    ends = [
+        typed(statement(_EXTREMES[extreme.kind], part=name(part)), types[extreme.name], part)
+        for extreme in plan.extremes
+        for part in (extreme.name, extreme.gone)
+    ]
+    grouped = both.coalesce(1).groupBy(*[column(key) for key in plan.keys])
+    found = grouped.agg(*map(F.expr, (*sums, *ends)))
+    found = found.where(column(ROWS) != 0) if plan.keys else found
+    if not plan.extremes:
+        return found
+    is_lost = reduce(or_, [_is_lost(found.kind, found.name, found.gone) for found in plan.extremes])
+    return found.withColumn(_LOST, is_lost).drop(*gone)
+
+
+_EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({part})"}
+
+
+def _is_lost(kind: str, name: str, gone: str) -> Expression:
+    """Whether nothing that is left is known to be more extreme than what is gone."""
+    is_beyond = column(name) < column(gone) if kind == "min" else column(name) > column(gone)
+    return column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
+
+
+def typed_as(rows: DataFrame, kept: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
+    """Totals in the types that they are kept in, and further columns in theirs."""
+    types = {**dict(kept.dtypes), **(more or {})}
+    return rows.selectExpr(*[typed(name(part), kind, part) for part, kind in types.items()])
+
+
+def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The totals of those groups that have moved; a null is a group's key as any value is."""
+    if not keys:
+        return rows
+    touched = moved.select(*as_key(keys)).hint("broadcast")
+    return rows.join(touched, match(rows, keys, null_safe=True), "left_semi")
+
+
+def _shown(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
+    """The rows of the query, in the tree's columns, that follow from totals."""
+    rows.coalesce(1).createOrReplaceTempView(name(view))
+    return spark.sql(render(of_totals(result, view)))
+
+
+def _write(context: Context, rows: DataFrame) -> None:
+    """Replaces the kept totals by this run's; earlier ones can still be read as of their snapshot."""
+    table = context.model.table.totals
+    kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
+    writer = kept.coalesce(1).writeTo(name(*table.parts)).using("iceberg")
+    for key, value in {"format-version": "3", KIND: "totals", **KEPT_METADATA}.items():
+        writer = writer.tableProperty(key, value)
+    writer = writer.options(**said({RUN: context.token}))
+    attempt(writer.createOrReplace, f"write {table}")

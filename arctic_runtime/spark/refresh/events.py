@@ -1,0 +1,238 @@
+"""Change events: read in their window, checked, and folded to one net event per key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, find_column
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.declared import Declared, Part, describe_part
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.diff import Shape, against_contract, images, key_images
+from arctic_runtime.spark.tables.frames import all_of, any_of, column, first_of_each
+
+_ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one pass over a window's events found. `high_mark` and `oldest_late` are texts as `marks` writes them.
+
+    `late` is how many events may be late: those before the newest event of any earlier run.
+    """
+
+    events: int
+    null_keys: int
+    null_sequences: int
+    late: int
+    oldest_late: str | None
+    high_mark: str | None
+
+
+def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The query's columns that the table keeps."""
+    dropped = {name.lower() for name in model.config.exclude_columns}
+    if model.config.input == "changes":
+        dropped |= set(RESERVED)
+    return tuple(kept for kept in query if kept.name.lower() not in dropped)
+
+
+def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
+    """The type of `_seq`: that of `sequence_by` where there is one; raises ConfigError where it has no order."""
+    if model.config.sequence_by is None:
+        return "bigint"
+    found = find_column(query, model.config.sequence_by)
+    if found is None or not _ORDERABLE.fullmatch(found.type):
+        raise ConfigError(
+            f"{model.table}: `sequence_by: {model.config.sequence_by}` must be a number, a date, a timestamp or a "
+            f"text.\n  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
+        )
+    return found.type
+
+
+def after(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
+    """Events, less those of rows that were declared as of their place or a later one; all where none were.
+
+    Raises ConfigError where a declaration does not say of some event whether it is later.
+    """
+    if not declared.places or model.config.sequence_by is None:
+        return events
+    for part, place in declared.places.items():
+        _check_declaration(model, events, shape, part, place)
+        is_known = _is_until(model, marks.latest(place, shape.sequence_type)) & is_in(part, shape)
+        events = events.where(~F.coalesce(is_known, F.lit(False)))
+    return events
+
+
+def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part, place: str) -> None:
+    kind = shape.sequence_type
+    if marks.is_exact(place, kind):
+        return
+    maybe = _is_until(model, marks.latest(place, kind)) & ~_is_until(model, marks.earliest(place, kind))
+    rows = events.where(is_in(part, shape) & maybe).limit(3).collect()
+    if rows:
+        raise ConfigError(
+            f"{model.table}: {describe_part(part)} were declared as of {place} by an earlier version, which did not "
+            f"say in which time zone, so these events may be older or newer; nothing was written.\n{examples(rows)}"
+            "  what to do: declare the rows once more as of a place with its zone, such as "
+            f"`--as-of '{place}+01:00'`, or run with --full-refresh"
+        )
+
+
+def _is_until(model: Model, place: Expression) -> Expression:
+    assert model.config.sequence_by is not None
+    return column(model.config.sequence_by) <= place
+
+
+def is_in(part: Part, shape: Shape) -> Expression:
+    """Whether a row belongs to a partition."""
+    kept = [(find_column(shape.columns, of), value) for of, value in part]
+    return all_of([column(of.name) == marks.exact(value, of.type) for of, value in kept if of is not None])
+
+
+def profile(model: Model, events: DataFrame, seq_type: str, high_mark: str | None) -> Profile:
+    """Counts events and their flaws in one job."""
+    sequence = column(model.config.sequence_by).cast(seq_type) if model.config.sequence_by else F.lit(0)
+    mark = F.lit(None).cast(seq_type) if high_mark is None else marks.latest(high_mark, seq_type)
+    row = events.agg(
+        F.count(F.lit(1)).alias("events"),
+        F.count_if(_null_key(model)).alias("null_keys"),
+        F.count_if(sequence.isNull()).alias("null_sequences"),
+        F.count_if(sequence < mark).alias("late"),
+        marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
+        marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_mark"),
+    ).collect()[0]
+    return Profile(**row.asDict())
+
+
+def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
+    """Raises DataError, with example rows, where events have no key or no place in the order."""
+    if found.null_keys:
+        rows = events.where(_null_key(model)).limit(3).collect()
+        raise DataError(
+            f"{model.table}: {found.null_keys} of {found.events} events have a null in the primary key "
+            f"({', '.join(model.config.primary_key)}); nothing was written.\n{examples(rows)}"
+            "  what to do: filter them out in the query, or repair them at their source"
+        )
+    if found.null_sequences:
+        assert model.config.sequence_by is not None
+        rows = events.where(column(model.config.sequence_by).isNull()).limit(3).collect()
+        raise DataError(
+            f"{model.table}: {found.null_sequences} of {found.events} events have a null in `sequence_by` "
+            f"({model.config.sequence_by}), so their order is not known; nothing was written.\n{examples(rows)}"
+            "  what to do: filter them out in the query, or order by a column that is never null"
+        )
+
+
+def check_order(model: Model, events: DataFrame) -> None:
+    """Without positions, raises DataError where two different events of a key stand at one place in the order."""
+    if POSITION in events.columns:
+        return
+    if model.config.sequence_by is None:
+        raise ConfigError(
+            f"{model.table}: the order of events is not known.\n"
+            "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
+            "  what to do: name the column that orders the events in `sequence_by`"
+        )
+    place = [column(part) for part in model.config.primary_key] + [column(model.config.sequence_by)]
+    image = F.struct(*[column(name) for name in events.columns])
+    ties = events.groupBy(*place).agg(F.count_distinct(image).alias("different")).where("different > 1")
+    rows = ties.limit(3).collect()
+    if rows:
+        raise DataError(
+            f"{model.table}: events of one key are tied in `sequence_by` ({model.config.sequence_by}) and differ, "
+            f"and this query does not tell their position; nothing was written.\n{examples(rows)}"
+            "  what to do: order by a column without ties, or select plainly from one changes(…)"
+        )
+
+
+def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
+    """One row per key: the image that its events leave behind.
+
+    Columns: a0, a1, … for the table's, `deleted` (the last event deleted the row), `reset` (some event deleted it, so
+    the old row must not shine through), `ts` (null where the run's time is taken), `seq` and `flaw`.
+    """
+    config = model.config
+    is_delete = F.coalesce(F.expr(config.delete_when), F.lit(False)) if config.delete_when else F.lit(False)
+    stamp = column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
+    sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
+    order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
+    marked = events.select(
+        *map(F.expr, images("a", shape, events.columns)),
+        is_delete.alias("deleted"),
+        stamp.cast("timestamp").alias("ts"),
+        sequence.cast(shape.sequence_type).alias("seq"),
+        F.struct(*order).alias("order"),
+    )
+    folded = _FOLDS[config.on_match](marked, shape)
+    return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
+
+
+def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:
+    newest = first_of_each(events, key_images(shape), _newest_first(events)).drop("order")
+    return newest.withColumn("reset", F.col("deleted"))
+
+
+def _newest_first(events: DataFrame) -> list[Expression]:
+    """The parts of the order one by one: compared so, a sort is faster than over the struct of them."""
+    return [F.col(f"order.{part}").desc() for part in _leaves(events.schema["order"].dataType)]
+
+
+def _leaves(kind: DataType) -> list[str]:
+    """The paths of a struct's innermost fields, in order."""
+    if not isinstance(kind, StructType):
+        return [""]
+    return [f"{field.name}.{leaf}".rstrip(".") for field in kind.fields for leaf in _leaves(field.dataType)]
+
+
+def _fold_update(events: DataFrame, shape: Shape) -> DataFrame:
+    """The newest value of each column that has one."""
+
+    def newest(value: Expression) -> Expression:
+        return F.max_by(value, F.when(value.isNotNull() & ~F.col("deleted"), F.col("order")))
+
+    return _fold_alive(events, shape, newest)
+
+
+def _fold_ignore(events: DataFrame, shape: Shape) -> DataFrame:
+    """The first image."""
+
+    def first(value: Expression) -> Expression:
+        image = F.struct(value.alias("value"))
+        return F.min_by(image, F.when(~F.col("deleted"), F.col("order")))["value"]
+
+    return _fold_alive(events, shape, first)
+
+
+def _fold_alive(events: DataFrame, shape: Shape, pick: Callable[[Expression], Expression]) -> DataFrame:
+    """Folds what came after the last delete of each key, every column by `pick`."""
+    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
+    since = events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
+    in_key = [shape.is_key(kept.name) for kept in shape.columns]
+    return since.groupBy(*key_images(shape)).agg(
+        *[pick(F.col(f"a{i}")).alias(f"a{i}") for i, is_key in enumerate(in_key) if not is_key],
+        F.bool_and("deleted").alias("deleted"),
+        F.bool_or("deleted").alias("reset"),
+        F.max_by("ts", "order").alias("ts"),
+        F.max_by("seq", "order").alias("seq"),
+    )
+
+
+_FOLDS = {"replace": _fold_replace, "update": _fold_update, "ignore": _fold_ignore}
+
+
+def _null_key(model: Model) -> Expression:
+    return any_of([column(part).isNull() for part in model.config.primary_key])
+
+
+def examples(rows: list[Row]) -> str:
+    """A few rows for a message, one a line."""
+    return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -1,0 +1,75 @@
+"""Which errors of an incremental run a full computation gets around.
+
+Those are errors of the plan that follows changes: it computes on rows, and in an order, that the query itself does
+not. What the model promises of its rows, other writers, a Spark that is gone or has no memory left are none of them:
+computing more would not help.
+"""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    PySparkException,
+    PythonException,
+    QueryExecutionException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, first_line
+from arctic_runtime.spark.tables.commit import SPARK_ERRORS
+
+_OF_DATA = (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    PythonException,
+    QueryExecutionException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
+_OF_THE_MOMENT = (
+    "OutOfMemory",
+    "cancelled",
+    "OPERATION_CANCELED",
+    "StatusCode.",
+    "shut down",
+    "stopped SparkContext",
+    "ExecutorLostFailure",
+    "No space left on device",
+)
+_FOR_OTHERS = (ArcticError, MemoryError, OSError)
+
+
+def refusal_for(error: Exception) -> Refusal | None:
+    """Why to compute in full after this error of an incremental run; None where the error is the run's own.
+
+    It lasts where query or rows are to blame: Spark names such errors by a condition, as `CAST_INVALID_INPUT`.
+    """
+    if isinstance(error, NotMaintained):
+        return Refusal(error.reason, error.because, lasts=error.reason != "COST")
+    if isinstance(error, _FOR_OTHERS) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
+        return None
+    if not isinstance(error, SPARK_ERRORS):
+        return Refusal("INCREMENT_FAILED", first_line(error))
+    if isinstance(error, PySparkException) and isinstance(error, _OF_DATA):
+        return Refusal("INCREMENT_FAILED", first_line(error), lasts=error.getCondition() is not None)
+    if any(sign in str(error) for sign in _OF_THE_MOMENT):
+        return None
+    return Refusal("INCREMENT_FAILED", _said(error), lasts=False)
+
+
+def _said(error: Exception) -> str:
+    return first_line(error.java_exception) if isinstance(error, Py4JJavaError) else first_line(error)

@@ -1,0 +1,212 @@
+"""Whether Spark reads a query as our parser does: its text, and what is written back of it, have to be the same.
+
+What follows changes is made of our own tree of a query. A tree that means something else than the text would give
+wrong rows, so Spark compares the two before a query is followed: by the plans that it makes of both, and where it does
+not say that they are the same, by these plans as its optimizer leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.functions import parse
+from arctic_runtime.ivm.frontend.spark_sql import literals, write
+from arctic_runtime.model.names import TableName, named_table
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.spark.engine.statement import name, own_query, statement
+
+_JUDGING = {
+    # Named queries are written out where they are read: their numbers would differ in any two plans.
+    "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
+    # Rows that a query holds itself are in no plan's text, and neither would be what is computed of them.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    "spark.sql.debug.maxToStringFields": "100000",
+}
+_SECTION = re.compile(r"^== (\w+) Logical Plan ==\n(.*?)(?=^== (?:\w+ Logical|Physical) Plan ==$)", re.M | re.S)
+_NUMBER = re.compile(r"#(\d+)L?")
+_SHOWN = 200
+_CHECKED = "arctic_checked"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a query and what is written back of it are the same to Spark, and if not, where they differ."""
+
+    is_same: bool
+    because: str = ""
+
+
+def check_same(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
+    """Raises NotMaintained where a model's query, or one of the views that it reads, is another one to Spark."""
+    _check(judge(spark, model.sql, model.table), "the query")
+    for of, sql in views.items():
+        table = named_table(of, model.table)
+        with _current(spark, table) if _has_short_names(parse(sql)) else nullcontext():
+            _check(judge(spark, sql, table), f"the view {of}")
+
+
+def check_predicates(query: DataFrame, model: Model) -> None:
+    """Raises ConfigError where a contract's check is another one to Spark than the one that rows are held against."""
+    query.createOrReplaceTempView(_CHECKED)
+    for check in model.checks:
+        verdict = _judged_check(query.sparkSession, check)
+        if not verdict.is_same:
+            raise ConfigError(
+                f"{model.table}: a check constraint is read in two ways, so rows can't be held against it.\n"
+                f"  constraint: {check}\n  found: {verdict.because}\n"
+                "  what to do: write it in another way, or test it with a dbt test"
+            )
+
+
+def _judged_check(spark: SparkSession, check: str) -> Verdict:
+    select = statement("SELECT ({check}\n) AS held FROM {rows}", check=own_query(check), rows=name(_CHECKED))
+    return judge(spark, select)
+
+
+def _check(verdict: Verdict, what: str) -> None:
+    if not verdict.is_same:
+        raise NotMaintained("NOT_SAME_TO_SPARK", f"{what} is read in two ways: {verdict.because}")
+
+
+def judge(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
+    """Spark's word on a query, whose names of tables we complete by the catalog and the schema of `at`.
+
+    Raises NotMaintained where our parser refuses it, and Spark's own error where Spark does.
+    """
+    query = parse(sql)
+    if at is not None:
+        _complete(query, at)
+    if _hides_names(query):
+        return Verdict(False, "a WITH inside another one gives a name that the outer one gives as well")
+    try:
+        written = write(query)
+    except (SqlglotError, ValueError) as error:
+        return Verdict(False, f"it can't be written back: {_first_line(error)}")
+    with settings(spark, _JUDGING):
+        return _compared(spark, sql, written)
+
+
+def _compared(spark: SparkSession, sql: str, written: str) -> Verdict:
+    one = spark.sql(sql)
+    fields = _fields(one)
+    try:
+        other = spark.sql(written)
+        found = _fields(other)
+    except (AnalysisException, ParseException) as error:
+        return Verdict(False, f"Spark does not take it as it is written back: {_first_line(error)}")
+    if fields != found:
+        return Verdict(False, _first_difference(fields, found))
+    if one.sameSemantics(other):
+        return Verdict(True)
+    plans, others = _plans(spark, sql), _plans(spark, written)
+    has_same_plan = plans.get("Optimized") == others.get("Optimized") is not None
+    if has_same_plan and literals(sql) == literals(written):
+        return Verdict(True)
+    return Verdict(False, _first_difference(_lines(plans), _lines(others)))
+
+
+def _fields(frame: DataFrame) -> list[str]:
+    """Types and names of columns; a name that Spark makes of an expression is not one that anybody gave."""
+    return [
+        f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
+    ]
+
+
+def _plans(spark: SparkSession, sql: str) -> dict[str, str]:
+    """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
+    explained = spark.sql(statement("EXPLAIN EXTENDED {query}", query=own_query(sql))).collect()[0][0]
+    return {of: _numbered(plan) for of, plan in _SECTION.findall(explained)}
+
+
+def _numbered(plan: str) -> str:
+    numbers: dict[str, int] = {}
+    return _NUMBER.sub(lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", plan)
+
+
+def _lines(plans: dict[str, str]) -> list[str]:
+    """The lines of the first plan that Spark explains with columns resolved."""
+    return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
+
+
+def _first_difference(one: list[str], other: list[str]) -> str:
+    left, right = next(((a, b) for a, b in zip_longest(one, other, fillvalue="") if a != b), ("", ""))
+    parts = zip_longest(_parts(left), _parts(right), fillvalue="")
+    left, right = next(((a, b) for a, b in parts if a != b), (left, right))
+    return f"Spark reads `{left[:_SHOWN]}`, and of what is written back `{right[:_SHOWN]}`"
+
+
+def _parts(line: str) -> list[str]:
+    """What stands between commas outside of parentheses, of a list in brackets or of the whole line."""
+    found, depth = [""], 0
+    for character in line.partition("[")[2].rpartition("]")[0] or line:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part.strip() for part in found]
+
+
+@contextmanager
+def _current(spark: SparkSession, table: TableName) -> Iterator[None]:
+    """The catalog and the schema of a table as those of the session, for a while."""
+    catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    spark.sql(statement("USE {schema}", schema=name(table.catalog, table.schema)))
+    try:
+        yield
+    finally:
+        # A catalog that was just made current has its default schema, which may be one without a name.
+        spark.catalog.setCurrentCatalog("spark_catalog")
+        spark.catalog.setCurrentCatalog(catalog)
+        if schema:
+            spark.sql(statement("USE {schema}", schema=name(catalog, schema)))
+
+
+def _has_short_names(query: exp.Query) -> bool:
+    """Whether a query names tables by fewer than all levels."""
+    return next(_short(query), None) is not None
+
+
+def _short(query: exp.Query) -> Iterator[exp.Table]:
+    named = _names(query.find_all(exp.CTE))
+    for table in query.find_all(exp.Table):
+        is_table = isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
+        if is_table and not table.catalog:
+            yield table
+
+
+def _complete(query: exp.Query, at: TableName) -> None:
+    """Writes out which tables the analysis takes names for."""
+    for table in list(_short(query)):
+        table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
+        table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
+
+
+def _hides_names(query: exp.Query) -> bool:
+    """Whether a WITH has a name that another one around it has as well, of which Spark knows two readings."""
+    return any(_names(clause.expressions) & _names(_inner(clause)) for clause in query.find_all(exp.With))
+
+
+def _inner(clause: exp.With) -> list[exp.CTE]:
+    assert clause.parent is not None
+    return [cte for cte in clause.parent.find_all(exp.CTE) if cte.parent is not clause]
+
+
+def _names(named: Iterable[exp.Expr]) -> set[str]:
+    return {cte.alias.lower() for cte in named}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,121 @@
+"""Late events: those that are older than the newest event of their key that an earlier run read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.ivm.frontend.reads import with_position
+from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.names import History, changes_read, history_query, history_view
+from arctic_runtime.model.state import ChangeTableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import RESTORED
+from arctic_runtime.plan.declared import Declared
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh.events import Profile
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.diff import Shape
+from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until, with_source_position
+
+_NEWEST = "__arctic_seen"
+
+
+def keys_maybe_late(model: Model, events: DataFrame, high_mark: str, shape: Shape) -> DataFrame:
+    """The keys of the events before the newest one of all earlier runs."""
+    is_late = _sequence(model) < marks.latest(high_mark, shape.sequence_type)
+    return events.where(is_late).select(*[column(part) for part in model.config.primary_key]).distinct()
+
+
+def seen(
+    spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
+) -> DataFrame:
+    """Key and place in the order, as `_seq`, of all that was ever read: of changes, and of events without any."""
+    assert changes.newest is not None
+    log = read_table(spark, model.table.changes, changes.newest.snapshot)
+    key = [column(part) for part in model.config.primary_key]
+    events = events_until(spark, model, upstreams, "seen", offsets).select(*key, _sequence(model).alias(SEQUENCE))
+    return log.select(*key, column(SEQUENCE)).unionAll(events)
+
+
+def events_until(
+    spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
+) -> DataFrame:
+    """What the query gives of all rows of its sources up to these versions; of a source without one it reads none.
+
+    Events have their position where the source's rows have one and the query keeps them apart.
+    """
+    states = {source: upstreams.states[str(source)] for source in changes_read(model.sql)}
+    placed = all(state is not None and state.format_version >= 3 for state in states.values())
+    for source, state in states.items():
+        assert state is not None
+        until = versions.get(str(source))
+        rows = read_until(spark, state, until or state.version)
+        rows = rows if until else rows.where(F.lit(False))
+        shown = with_source_position(rows) if placed else rows
+        shown.createOrReplaceTempView(name(history_view(history, source)))
+    sql = with_position(model.sql) if placed else None
+    return spark.sql(history_query(history, sql or model.sql))
+
+
+def newest_seen(model: Model, seen: DataFrame, keys: Keys, found: Profile, shape: Shape) -> DataFrame:
+    """The newest place of each key of which something after the oldest late event was read; other rows are not.
+
+    Both conditions reach the files: those that only hold older events are not opened.
+    """
+    assert found.oldest_late is not None
+    later = seen.where(F.col(SEQUENCE) > marks.latest(found.oldest_late, shape.sequence_type))
+    rows = keys.select(later, model.config.primary_key)
+    return rows.groupBy(*as_key(model.config.primary_key)).agg(F.max(SEQUENCE).alias(_NEWEST))
+
+
+def in_order(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
+    """Events, less those before the newest place of their key."""
+    key = model.config.primary_key
+    matched = events.join(newest, match(events, key), "left")
+    kept = matched.where(F.col(_NEWEST).isNull() | (_sequence(model) >= F.col(_NEWEST)))
+    return kept.select(*[column(name) for name in events.columns])
+
+
+def late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
+    """The keys that have an event before the newest place of them, each once."""
+    key = model.config.primary_key
+    matched = events.join(newest, match(events, key))
+    is_late = _sequence(model) < F.col(_NEWEST)
+    return matched.where(is_late).select(*[column(part) for part in key]).distinct()
+
+
+def without(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
+    """The events of other keys."""
+    key = model.config.primary_key
+    return events.join(keys.select(*as_key(key)), match(events, key), "left_anti")
+
+
+def check_all_is_kept(model: Model, upstreams: Upstreams, last: Mapping[str, str]) -> None:
+    """Raises DataError where the rows of late keys do not follow from the events that can still be read."""
+    trimmed = [of for of, state in upstreams.states.items() if state and state.trimmed]
+    reasons = {
+        "it was restored": RESTORED in last,
+        f"rows were declared: {Declared.read(last).describe()}": bool(Declared.read(last).places),
+        f"{', '.join(trimmed)} no longer keeps all its change rows": bool(trimmed),
+    }
+    found = [reason for reason, is_so in reasons.items() if is_so]
+    if found:
+        raise DataError(
+            f"{model.table}: events came after newer ones of their key, and with `on_match: {model.config.on_match}` "
+            "the row follows from all events of the key; nothing was written.\n"
+            f"  expected: all events of these keys, and rows that they alone made\n  found: {'; '.join(found)}\n"
+            "  what to do: leave the late events out in the query, or run with --full-refresh to make the table of "
+            "what its sources still have"
+        )
+
+
+def _sequence(model: Model) -> Expression:
+    assert model.config.sequence_by is not None
+    return column(model.config.sequence_by)

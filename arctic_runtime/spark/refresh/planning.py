@@ -1,0 +1,215 @@
+"""What a run sees before it does anything; most runs find nothing new, and those need no Spark."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from arctic_runtime.catalog.manifests import observe_placement
+from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, view_sql
+from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.reads import Reads, reads
+from arctic_runtime.ivm.rewrite.join_placement import Placement, describe_joins
+from arctic_runtime.model.layout import laid_out_anew
+from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.decide import Decision, Request, decide
+from arctic_runtime.plan.fingerprint import settings_with_effect
+from arctic_runtime.plan.increment import Upstreams, analysis
+from arctic_runtime.plan.reconcile import settle, stale_branches
+
+NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
+
+    mode: Mode
+    reason: Reason
+    because: str = ""
+    rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
+    version: int | None = None
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the next run does; `steps` are those that hold for what was observed now.
+
+    `joins` tells of the query's joins whether they move rows, where all is computed.
+    """
+
+    decision: Decision
+    steps: tuple[Step, ...]
+    joins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A model's own relations and its upstreams as they were observed, and what is to be done."""
+
+    state: TableState
+    upstreams: Upstreams
+    decision: Decision
+
+
+class Look:
+    """One model as its next run finds it."""
+
+    def __init__(
+        self,
+        model: Model,
+        reader: CatalogReader,
+        request: Request | None = None,
+        now: datetime.datetime | None = None,
+        pins: Pins | None = None,
+    ) -> None:
+        self.pins = pins or Pins()
+        self.request = request or Request()
+        self.model = laid_out_anew(model) if self.request.full_refresh else model
+        self.reader = reader
+        self.settings = settings_with_effect(reader.profile.session_settings())
+        self.now = now or datetime.datetime.now(datetime.timezone.utc)
+        self.timings: dict[str, float] = {}
+
+    def look(self) -> Seen:
+        """Observes the model and its upstreams, and decides what follows.
+
+        Raises ConfigError, SourceError, and CatalogError where the catalog does not answer.
+        """
+        with self.timed("observe"):
+            state = self.observe()
+            decision, upstreams = self._decided(state)
+            return Seen(state, upstreams, decision)
+
+    def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
+        """A query itself reads its upstreams as they are now, and nothing goes back behind what it has read before."""
+        upstreams = self.observe_upstreams(self.pins)
+        if not _is_behind(upstreams, decisions.consumed(decisions.last_run(state.changes))):
+            decision = decide(self.model, state, upstreams, self.request)
+            if decision.mode not in ("create", "full"):
+                return decision, upstreams
+        upstreams = self.observe_upstreams()
+        return decide(self.model, state, upstreams, self.request), upstreams
+
+    def unchanged(self, seen: Seen) -> Outcome | None:
+        """What a run comes to that finds nothing to do, not even what an earlier one has left; else None."""
+        if seen.decision.mode != "unchanged" or settle(self.model, seen.state):
+            return None
+        self.pins.forget(self.model.table)
+        return self.outcome(seen.decision, NO_ROWS, seen.state)
+
+    def explain(self) -> Plan:
+        """The plan of the next run, without running it."""
+        state = self.observe()
+        upstreams = self.observe_upstreams()
+        decision = decide(self.model, state, upstreams, self.request)
+        head = state.changes.head if state.changes else None
+        steps = [*settle(self.model, state)]
+        if decision.mode != "unchanged":
+            steps += stale_branches(self.model, state, self.now)
+            steps.append(
+                AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
+            )
+        return Plan(decision, tuple(steps), self._joins(upstreams))
+
+    def _joins(self, upstreams: Upstreams) -> tuple[str, ...]:
+        if self.model.config.input == "changes":
+            return ()
+        try:
+            analysed, _ = analysis(self.model, upstreams)
+        except NotMaintained:
+            return ()
+        found = [state for state in upstreams.states.values() if state is not None and state.base is not None]
+        placed = {of.name: observe_placement(self.reader, of.base) for of in found if of.base is not None}
+        behind = [of.name for of in found if of.base != of.name and (not of.bases or of.bases[-1][1] != of.version)]
+        unmerged = Placement(otherwise="has changes that are not merged yet; `arctic compact` merges them")
+        return describe_joins(analysed.tree, placed | dict.fromkeys(behind, unmerged))
+
+    def observe(self) -> TableState:
+        return observe_model(self.reader, self.model)
+
+    def observe_upstreams(self, pins: Pins | None = None) -> Upstreams:
+        """The version of every table that the query reads, views looked through: the pinned one, else the newest."""
+        known = pins or Pins()
+        if self.model.config.input == "changes":
+            names = changes_read(self.model.sql)
+            states = {str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names}
+            return Upstreams(states, settings=self.settings)
+        found: dict[str, SourceState | None] = {}
+        views: dict[str, str] = {}
+        unstable: set[str] = set()
+        parsed = self._follow(self.model.sql, self.model.table, known, found, views, unstable)
+        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views, self.settings)
+
+    def _follow(
+        self,
+        sql: str,
+        at: TableName,
+        pins: Pins,
+        found: dict[str, SourceState | None],
+        views: dict[str, str],
+        unstable: set[str],
+    ) -> bool:
+        read = reads(sql, at.catalog, at.schema)
+        unstable.update(read.unstable)
+        parsed = read.parsed
+        for source in read.tables:
+            if str(source) in found or str(source) in views:
+                continue
+            is_near = source.catalog == at.catalog
+            found[str(source)] = pins.first(source, partial(observe_readable, self.reader, source)) if is_near else None
+            behind = view_sql(self.reader, source) if found[str(source)] is None else None
+            if behind is not None:
+                del found[str(source)]
+                views[str(source)] = behind
+                parsed = self._follow(behind, source, pins, found, views, unstable) and parsed
+        return parsed
+
+    def seconds(self) -> dict[str, float]:
+        """What each step has taken so far."""
+        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
+
+    def outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
+        """What a run has done that decided so, changed so many rows, and left the table in this state."""
+        head = state.changes.head if state.changes else None
+        return Outcome(
+            mode=decision.mode,
+            reason=decision.reason,
+            because=decision.because,
+            rows=rows,
+            version=head.snapshot if head else None,
+            consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
+            timings=self.seconds(),
+            estimates={found.way: found.seconds for found in decision.ways},
+        )
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Adds what is done meanwhile to the seconds of a step."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
+
+
+def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
+    """Whether a version that was pinned is older than the one that was read last, by another invocation."""
+    return any(
+        state is not None and name in offsets and state.version.sequence < offsets[name].sequence
+        for name, state in upstreams.states.items()
+    )

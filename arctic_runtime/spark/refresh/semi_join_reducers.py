@@ -1,0 +1,113 @@
+"""The parts of large sources that a plan needs, each read once for all of its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from operator import or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, columns
+from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.rewrite.bounds import condition
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.engine.statement import Sql, expression, name
+from arctic_runtime.spark.refresh.images import rows_at
+from arctic_runtime.spark.tables.bounds import bounds
+from arctic_runtime.spark.tables.frames import Hold, as_key, column, match
+
+MOST_VALUES = 2_000_000
+"""Up to so many values that are looked for in a source are held in the memory of every executor."""
+
+_FOUND = "__arctic_found_"
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """Values of some columns of a source, each once and under the names that `match` joins on.
+
+    Nulls equal each other if `null_safe`.
+    """
+
+    fields: tuple[str, ...]
+    null_safe: bool
+    values: DataFrame
+    count: int
+
+    @cached_property
+    def near(self) -> Expression:
+        """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
+        found = bounds(self.values.toDF(*self.fields), self.count)
+        return F.lit(False) if found is None else F.expr(expression(condition(found)))
+
+
+def register(
+    spark: SparkSession, slices: Iterable[Slice], upstreams: Upstreams, windows: Mapping[str, Window], hold: Hold
+) -> None:
+    """Makes the temporary views that plans read of parts; those that the parts are made of have to be there.
+
+    Where more is sought than an executor can hold, a part is all of its source.
+    """
+    for part in slices:
+        sought = tuple(_sought(spark, part.wanted, hold))
+        source, window = upstreams.states[str(part.source)], windows[str(part.source)]
+        assert source is not None
+        where = expression(part.condition or exp.true())
+        if sum(one.count for one in sought) <= MOST_VALUES:
+            fields = tuple(dict.fromkeys((*(source.key or ()), *columns(part.whole))))
+            found = partial(_held, fields=fields, where=where, sought=sought, hold=hold)
+            rows = rows_at(spark, source, window.end, found)
+        else:
+            rows = rows_at(spark, source, window.end).where(where)
+        _register(spark, part, rows.select(*map(column, columns(part.whole))))
+
+
+def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
+    """What is wanted, together where it is looked for by the same columns."""
+    together: dict[tuple[str, ...], list[Wanted]] = {}
+    for one in wanted:
+        together.setdefault(one.fields, []).append(one)
+    for fields, found in together.items():
+        values = reduce(DataFrame.unionAll, [spark.sql(render(one.values)) for one in found]).distinct()
+        values = hold(values.select(*as_key(values.columns)))
+        yield _Sought(fields, any(one.null_safe for one in found), values, values.count())
+
+
+def _held(rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold) -> DataFrame:
+    """The rows that are found, computed at once, so that Spark knows how few they are.
+
+    Otherwise it would also find them in a base after changes are laid over all of it.
+    """
+    found = hold(_found(rows.select(*map(column, fields)).where(where), sought))
+    found.count()
+    return found
+
+
+def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
+    """The rows that have values of one kind at least; no row moves for that."""
+    flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
+    rows = rows.where(reduce(or_, [one.near for one in flags.values()]))
+    for flag, one in flags.items():
+        values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
+        rows = rows.join(values, match(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)
+    return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
+
+
+def _register(spark: SparkSession, part: Slice, rows: DataFrame) -> None:
+    """The images of a part from its rows as they are now, and from what came and went in the whole source."""
+    shown: dict[Image, DataFrame] = {"new": rows}
+    if part.changes is not None:
+        assert part.whole.key is not None
+        moved = spark.sql(render(part.changes))
+        gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
+        stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
+        shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
+    for image, view in part.images.items():
+        shown[image].createOrReplaceTempView(name(view))

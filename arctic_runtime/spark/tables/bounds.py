@@ -1,0 +1,126 @@
+"""What values are looked for, found out in one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.rewrite.bounds import Bound, condition, is_bounded
+from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement
+
+MOST_VALUES = 200
+"""Iceberg compares no longer list with the bounds of files."""
+
+SCANNED_ROWS = 1_000_000
+"""A table with no more rows is read as a whole: that costs no more than a look at what is looked for."""
+
+SCANNED_TIMES = 4
+"""So is one with no more than so many times as many rows as there are to look for."""
+
+EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Between what the values of columns lie, among some of the rows of a query; told by aggregates of these rows.
+
+    `values` are the columns by name, as the rows give them, and their types; `among` tells which rows count.
+    """
+
+    values: Mapping[str, tuple[Sql, str]]
+    among: Sql = EVERYWHERE
+
+    def asked(self) -> list[Sql]:
+        """The aggregates."""
+        found = [counted(self.among, _ROWS)]
+        for place, (value, kind) in enumerate(self.values.values()):
+            one = {"among": self.among, "value": value}
+            least = statement("min(CASE WHEN {among} THEN {value} END)", **one)
+            greatest = statement("max(CASE WHEN {among} THEN {value} END)", **one)
+            is_null = statement("{among} AND {value} IS NULL", **one)
+            found += [
+                aliased(_written(least, kind), f"{_LEAST}{place}"),
+                aliased(_written(greatest, kind), f"{_GREATEST}{place}"),
+                counted(is_null, f"{_NULLS}{place}"),
+            ]
+        return found
+
+    def told(self, found: Mapping[str, Any]) -> tuple[Bound, ...] | None:
+        """What they come to; None if there are no such rows."""
+        if not found[_ROWS]:
+            return None
+        return tuple(
+            _range(column, kind, (found[f"{_LEAST}{place}"], found[f"{_GREATEST}{place}"]), found[f"{_NULLS}{place}"])
+            for place, (column, (_, kind)) in enumerate(self.values.items())
+        )
+
+
+_ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
+
+
+def near(
+    rows: DataFrame, count: int, table_rows: int, alias: str | None = None, known: tuple[Bound, ...] | None = None
+) -> Sql:
+    """A condition on a table of `table_rows` that is true for all its rows with the values of a row of `rows`.
+
+    `rows`, about `count` of them, has the table's columns that are compared; a null says that a value is not known.
+    Their ranges may be `known`, which is as much as can be said where there are too many to list. One job, or none
+    then, nor where the table has few rows or nothing is looked for.
+    """
+    if count == 0:
+        return NOWHERE
+    ranges = known if count > MOST_VALUES else None
+    if is_scanned(table_rows) or (ranges is None and table_rows <= SCANNED_TIMES * count):
+        return EVERYWHERE
+    found = bounds(rows, count) if ranges is None else ranges
+    if found is None:
+        return NOWHERE
+    told = [bound for bound in found if not bound.or_null]
+    return expression(condition(told, alias)) if told else EVERYWHERE
+
+
+def is_scanned(table_rows: int) -> bool:
+    """Whether a table has so few rows that all are read whatever is looked for."""
+    return table_rows <= SCANNED_ROWS
+
+
+def bounds(rows: DataFrame, count: int) -> tuple[Bound, ...] | None:
+    """What the columns of `rows`, about `count` of them, hold, as far as it has bounds; None if there are no rows."""
+    types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
+    return _lists(rows, types) if count <= MOST_VALUES else _ranges(rows, types)
+
+
+def _lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    found = rows.selectExpr(*[_written(name(field), kind) for field, kind in types.items()]).collect()
+    if not found:
+        return None
+    values = {field: {row[place] for row in found} for place, field in enumerate(types)}
+    return tuple(
+        Bound(field, types[field], tuple(sorted(texts - {None})), is_range=False, or_null=None in texts)
+        for field, texts in values.items()
+    )
+
+
+def _ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    ranges = Ranges({field: (name(field), kind) for field, kind in types.items()})
+    return ranges.told(rows.agg(*map(F.expr, ranges.asked())).collect()[0].asDict())
+
+
+def _range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
+    values = tuple(end for end in ends if end is not None)
+    return Bound(column, kind, values if len(values) == 2 else (), is_range=True, or_null=nulls > 0)
+
+
+def counted(is_one: Sql, called: str) -> Sql:
+    """How many rows there are for which a condition is true, as a column of that name."""
+    return aliased(statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
+
+
+def _written(value: Sql, kind: str) -> Sql:
+    """A value as a text, as bounds keep it."""
+    since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
+    return statement("CAST({since}({value}) AS string)", since=since, value=value)

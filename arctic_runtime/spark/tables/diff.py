@@ -1,0 +1,363 @@
+"""From new images and old ones to exact change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, before
+from arctic_runtime.ivm.frontend.checks import over
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
+from arctic_runtime.model.types import struct_text
+from arctic_runtime.spark.engine.statement import Sql, aliased, expression, listed, name, statement, text
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import NULL, all_of, typed
+
+INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
+NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
+FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
+
+_NO, _ONE = Sql("false"), Sql("1")
+_HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What change rows look like: the table's columns, its key, and what a contract says of them.
+
+    `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
+    a sequence (`is_ordered`), rows that no event brought have no place in it.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    given: tuple[str, ...]
+    sequence_type: str = "bigint"
+    is_ordered: bool = False
+    not_null: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+
+    def is_key(self, name: str) -> bool:
+        return _is_named(name, self.key)
+
+    @property
+    def rest(self) -> tuple[Column, ...]:
+        """The columns outside the key."""
+        return tuple(kept for kept in self.columns if not self.is_key(kept.name))
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether the table has columns that the query does not give."""
+        return any(not _is_named(kept.name, self.given) for kept in self.columns)
+
+    @property
+    def before_type(self) -> str | None:
+        """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
+        return struct_text((kept.name, kept.type) for kept in self.rest) if self.rest else None
+
+
+def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
+    """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
+
+    Both are joined on the key in full, so its cost follows both tables. Where no two rows of `new` can have the same
+    key (`keyed`), none are looked for.
+    """
+    after = new.selectExpr(*images("a", shape, new.columns), _yes(_HAS_AFTER), *_told_by_the_run(shape))
+    flaw = _flaw(shape)
+    if not keyed:
+        after, flaw = after.selectExpr("*", aliased(_flaw(shape, _copies(shape)), _FLAW)), name(_FLAW)
+    if old is None:
+        return _emit(_without_before(after, shape), shape, flaw)
+    before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
+    of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: _no_place(shape)}
+    told = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
+    joined = after.join(before, _on_key(shape), "full_outer").withColumns({own: F.expr(of) for own, of in told.items()})
+    return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
+
+
+def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
+    """Change rows from rows that came (weight 1) and went (weight -1), no more than one of each per key.
+
+    `moved` has the query's columns under their names, and `weight`. The table is not read.
+    """
+    rest = [i for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    by = {"image": struct([(_place("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]), "weight": name(weight)}
+    ends = (
+        statement("max_by({image}, {weight}) AS after", **by),
+        statement("min_by({image}, {weight}) AS before", **by),
+        statement("max({weight}) > 0 AS {own}", weight=name(weight), own=name(_HAS_AFTER)),
+        statement("min({weight}) < 0 AS {own}", weight=name(weight), own=name(_HAS_BEFORE)),
+    )
+    own = moved.selectExpr(*images("a", shape, moved.columns), name(weight))
+    found = own.groupBy(*key_images(shape)).agg(*map(F.expr, ends))
+    now = [_end("a", "after", i, kept, shape) for i, kept in enumerate(shape.columns)]
+    was = [_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)]
+    both = found.selectExpr(*now, *was, name(_HAS_AFTER), name(_HAS_BEFORE), *_told_by_the_run(shape))
+    return _emit(_keep_what_is_not_given(both, shape), shape, _flaw(shape))
+
+
+def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows from rows that are told together with what they were, one for each key. No row moves for that.
+
+    `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
+    """
+    found = pairs.selectExpr(
+        *images("a", shape, shape.given),
+        *images("b", shape, shape.given, before),
+        aliased(name(HAS_AFTER), _HAS_AFTER),
+        aliased(name(HAS_BEFORE), _HAS_BEFORE),
+        *_told_by_the_run(shape),
+    )
+    return _emit(_keep_what_is_not_given(found, shape), shape, _flaw(shape))
+
+
+def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Sql:
+    return aliased(_place("a", place) if shape.is_key(kept.name) else name(end, f"a{place}"), f"{prefix}{place}")
+
+
+def event_changes(
+    net: DataFrame,
+    base: DataFrame | None,
+    unmerged: DataFrame | None,
+    shape: Shape,
+    on_match: str,
+    ordered: bool,
+) -> DataFrame:
+    """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
+
+    `net` is what `events.net_events` gives. Of base and unmerged changes, rows under other keys may be left out.
+    Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
+    `_before`: an older event of that key may still arrive, and must lose.
+    """
+    looked_up = _look_up(net, base, unmerged, shape)
+    joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
+    found = _keep_what_is_not_given(joined, shape)
+    return _emit(found, shape, _contract_flaw(shape), Sql("true" if ordered else "false"))
+
+
+def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
+    """Change rows that turn `old` into what all events together leave behind.
+
+    Like `event_changes`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
+    """
+    if old is None:
+        return event_changes(net, None, None, shape, "replace", ordered)
+    before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
+    joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
+    last = marks.latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
+    told = {
+        _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
+        _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
+    }
+    found = _keep_what_is_not_given(joined.withColumns(told), shape)
+    return _emit(found, shape, _contract_flaw(shape))
+
+
+def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows as the origin told them, nothing looked up: `upsert` and `delete`, no `_before`."""
+    action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
+    rows = net.withColumn(ACTION, action)
+    after = [F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)]
+    tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
+    before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
+    return rows.select(*after, *tail, *before)
+
+
+def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | None, shape: Shape) -> DataFrame:
+    if base is None:
+        return _without_before(events, shape)
+    before = base.selectExpr(*images("b", shape, base.columns), _yes(_HAS_BEFORE))
+    found = events.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
+    if unmerged is None:
+        return found
+    newer = unmerged.selectExpr(*images("c", shape, unmerged.columns), aliased(name(ACTION), "unmerged"))
+    on_key = all_of([F.col(f"a{i}") == F.col(f"c{i}") for i in _key_positions(shape)])
+    both = found.join(newer, on_key, "left")
+    is_newer = F.col("unmerged").isNotNull()
+    newest = "CASE WHEN unmerged IS NOT NULL THEN {c} ELSE {b} END"
+    replaced = {f"b{i}": F.expr(statement(newest, c=name(f"c{i}"), b=name(f"b{i}"))) for i in range(len(shape.columns))}
+    alive = F.when(is_newer, F.col("unmerged") != DELETE).otherwise(F.col(_HAS_BEFORE))
+    return both.withColumns({**replaced, _HAS_BEFORE: alive})
+
+
+def _replace(joined: DataFrame, shape: Shape) -> DataFrame:
+    return joined
+
+
+def _update(joined: DataFrame, shape: Shape) -> DataFrame:
+    blend = F.col(_HAS_BEFORE) & ~F.col("reset")
+    return joined.withColumns(
+        {
+            f"a{i}": F.when(blend, F.coalesce(F.col(f"a{i}"), F.col(f"b{i}"))).otherwise(F.col(f"a{i}"))
+            for i in range(len(shape.columns))
+        }
+    )
+
+
+def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
+    keep = F.col(_HAS_BEFORE) & ~F.col("reset")
+    return joined.withColumns(
+        {f"a{i}": F.when(keep, F.col(f"b{i}")).otherwise(F.col(f"a{i}")) for i in range(len(shape.columns))}
+    )
+
+
+_ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore}
+
+
+def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO) -> DataFrame:
+    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
+
+    `flaw` is what breaks the after images, null where nothing does.
+    """
+    flags = {"after": name(_HAS_AFTER), "before": name(_HAS_BEFORE)}
+    action = statement(
+        "CASE WHEN {after} AND ({flaw}) IS NOT NULL THEN {flaw} WHEN {after} AND NOT {before} THEN {insert} "
+        "WHEN NOT {after} AND ({before} OR {tombstones}) THEN {delete} "
+        "WHEN {after} AND {before} AND ({differs}) THEN {update} END AS {own}",
+        flaw=flaw,
+        tombstones=keep_tombstones,
+        differs=_differs(shape),
+        insert=text(INSERT),
+        update=text(UPDATE),
+        delete=text(DELETE),
+        own=name(ACTION),
+        **flags,
+    )
+    newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
+    merged = [
+        statement(newest, a=_place("a", i), b=_place("b", i), own=name(kept.name), **flags)
+        for i, kept in enumerate(shape.columns)
+    ]
+    tail = [action, aliased(name(_TS), TIMESTAMP), aliased(name(_SEQ), SEQUENCE)]
+    rest = [(_place("b", i), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    told = statement("CASE WHEN {before} THEN {image} END", image=struct(rest), **flags)
+    was = [typed(told, shape.before_type, BEFORE)] if shape.before_type else []
+    return joined.selectExpr(*merged, *tail, *was).where(F.col(ACTION).isNotNull())
+
+
+def _told_by_the_run(shape: Shape) -> tuple[Sql, Sql]:
+    """Time and place of rows that no event brought; the commit puts the run's time in the place of none."""
+    return typed(NULL, "timestamp", _TS), typed(_no_place(shape), shape.sequence_type, _SEQ)
+
+
+def _no_place(shape: Shape) -> Sql:
+    """The place in the order of events of rows that no event brought; 0 in tables without such an order."""
+    return NULL if shape.is_ordered else Sql("0")
+
+
+def _yes(own: str) -> Sql:
+    return aliased(Sql("true"), own)
+
+
+def _place(prefix: str, place: int) -> Sql:
+    """The name of one of the table's columns among the `images` of a prefix."""
+    return name(f"{prefix}{place}")
+
+
+def struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
+    """A struct of values under names."""
+    named = [aliased(value, own) for value, own in fields]
+    return statement("struct({named})", named=listed(named))
+
+
+def _differs(shape: Shape) -> Sql:
+    """Whether any column outside the key differs."""
+    rest = [(i, kept.type) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    return differ((_place("a", i), _place("b", i), kind) for i, kind in rest)
+
+
+def differ(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
+    """Whether the two values of any pair, which are of a type, differ, nulls being equal to each other."""
+    told = [
+        statement("NOT ({a} <=> {b})", a=_comparable(left, kind), b=_comparable(right, kind))
+        for left, right, kind in pairs
+    ]
+    return listed(told, " OR ") if told else Sql("false")
+
+
+def _comparable(value: Sql, kind: str) -> Sql:
+    """Spark compares no maps; their entries in order it does."""
+    return statement("array_sort(map_entries({value}))", value=value) if kind.startswith("map<") else value
+
+
+def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Sql]:
+    """The table's columns under names of their own, null where the frame has none, in the table's types.
+
+    `found` are the columns that the frame has, which it knows as `named`.
+    """
+    names = {own.lower(): name(named(own)) for own in found}
+    return [
+        typed(names.get(kept.name.lower(), NULL), kept.type, f"{prefix}{i}") for i, kept in enumerate(shape.columns)
+    ]
+
+
+def _without_before(after: DataFrame, shape: Shape) -> DataFrame:
+    nulls = {f"b{i}": F.lit(None).cast(kept.type) for i, kept in enumerate(shape.columns)}
+    return after.withColumns({**nulls, _HAS_BEFORE: F.lit(False)})
+
+
+def _keep_what_is_not_given(joined: DataFrame, shape: Shape) -> DataFrame:
+    given = tuple(Column(own, "") for own in shape.given)
+    absent = [i for i, kept in enumerate(shape.columns) if find_column(given, kept.name) is None]
+    return joined.withColumns({f"a{i}": F.col(f"b{i}") for i in absent}) if absent else joined
+
+
+def _flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
+    """The flaw of after images, of which there are so many `copies` under a key; null for sound ones."""
+    return statement(
+        "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
+        no_key=_any_null(_key_positions(shape)),
+        null_key=text(NULL_KEY),
+        copies=copies,
+        duplicate=text(DUPLICATE_KEY),
+        contract=against_contract(shape),
+    )
+
+
+def _copies(shape: Shape) -> Sql:
+    """How many after images there are under the key of one."""
+    key = [_place("a", i) for i in _key_positions(shape)] or [Sql("0")]
+    return statement("count(1) OVER (PARTITION BY {key})", key=listed(key))
+
+
+def _contract_flaw(shape: Shape) -> Sql:
+    """What a contract forbids of the after images, where there are any."""
+    return statement("CASE WHEN {after} THEN {flaw} END", after=name(_HAS_AFTER), flaw=against_contract(shape))
+
+
+def against_contract(shape: Shape) -> Sql:
+    """The flaw of after images that a contract forbids; null for sound ones.
+
+    As in SQL, a check whose answer is null is not broken.
+    """
+    guarded = [i for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
+    places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
+    flaws = [(_any_null(guarded), NULL_COLUMN)] if guarded else []
+    flaws += [(statement("NOT ({check})", check=expression(over(of, places))), BROKEN_CHECK) for of in shape.checks]
+    told = [statement("WHEN {is_so} THEN {flaw} ", is_so=is_so, flaw=text(flaw)) for is_so, flaw in flaws]
+    return statement("CASE {told}END", told=listed(told, "")) if told else Sql("CAST(NULL AS string)")
+
+
+def _any_null(places: Sequence[int]) -> Sql:
+    return listed([statement("{a} IS NULL", a=_place("a", i)) for i in places], " OR ") if places else Sql("false")
+
+
+def key_images(shape: Shape) -> list[Expression]:
+    """The key among the after images; one constant for a key without columns."""
+    return [F.col(f"a{i}") for i in _key_positions(shape)] or [F.lit(0)]
+
+
+def _is_named(name: str, names: Sequence[str]) -> bool:
+    return any(same_name(name, other) for other in names)
+
+
+def _on_key(shape: Shape) -> Expression:
+    return all_of([F.col(f"a{i}") == F.col(f"b{i}") for i in _key_positions(shape)])
+
+
+def _key_positions(shape: Shape) -> list[int]:
+    return [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]

@@ -1,0 +1,157 @@
+"""Whether a table is what its change table folds to, and the change table what it claims: recomputed, not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observe import last_with_other_columns
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
+from arctic_runtime.model.expiry import trimmed_until
+from arctic_runtime.model.state import REPAIRED, TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.tables.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, differ, state_changes
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, column, current_rows, folded_rows, read_table
+
+EXAMPLES = 3
+SAMPLED = 1000
+_HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of one table: how many rows break it, some of them, or why it could not be made."""
+
+    check: str
+    broken: int = 0
+    examples: tuple[str, ...] = ()
+    left_out: str = ""
+
+
+def broken_promises(
+    spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
+) -> tuple[str, ...]:
+    """The promises that a table and its change table break, whatever the query gives.
+
+    Cost: both tables are read once or twice, and moved by key.
+    """
+    found = (
+        changes_fold_to_the_table(spark, model, state, shape),
+        keys_are_unique(spark, model, state),
+        *history(spark, reader, model, state, shape),
+    )
+    return tuple(finding.check for finding in found if finding.broken)
+
+
+def changes_fold_to_the_table(spark: SparkSession, model: Model, state: TableState, shape: Shape) -> Finding:
+    """The newest change of every key gives the table's row."""
+    assert state.changes is not None
+    folded = folded_rows(spark, model, state.changes)
+    return compared(spark, model, state, folded, shape, "the changes fold to the table")
+
+
+def keys_are_unique(spark: SparkSession, model: Model, state: TableState) -> Finding:
+    """A comparison by key would not see that a row is there twice."""
+    table = current_rows(spark, model, state)
+    assert table is not None
+    key = [column(part) for part in model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
+    counted = table.groupBy(*key).agg(F.count(F.lit(1)).alias("__arctic_rows"))
+    return finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1))
+
+
+def compared(
+    spark: SparkSession, model: Model, state: TableState, expected: DataFrame, shape: Shape, check: str
+) -> Finding:
+    """What would have to change for the table to be as expected."""
+    differences = state_changes(expected, current_rows(spark, model, state), shape)
+    return finding(check, differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change"))
+
+
+def history(spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape) -> list[Finding]:
+    """The promises of change rows, all in one pass: a finding for each, of at most `SAMPLED` rows together.
+
+    Rows up to a repair are left out: they may break promises for good. Later rows follow from what these fold to.
+    """
+    assert state.changes is not None
+    properties = state.changes.properties
+    rules = _rules(shape, last_with_other_columns(reader, model.table.changes), trimmed_until(properties).sequence)
+    breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
+    placed = _with_previous(_all_changes(spark, model, state), shape).withColumn("__arctic_breaks", breaks)
+    is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
+    broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(SAMPLED)
+    rows = [row.asDict(recursive=True) for row in broken.collect()]
+    found = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
+    by_check = {check: tuple(text for checks, text in found if check in checks) for check in rules}
+    return [Finding(check, len(examples), examples[:EXAMPLES]) for check, examples in by_check.items()]
+
+
+def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
+    key = [column(part) for part in shape.key] or [F.lit(0)]
+    order = Over.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
+    copies = Over.partitionBy(*key, F.col("__arctic_place")).orderBy(F.col(SEQUENCE))
+    image = F.struct(*[column(kept.name) for kept in shape.rest] or [F.lit(True).alias("exists")])
+    return changes.withColumn("__arctic_place", F.col(COMMIT_ORDER)).withColumns(
+        {
+            "__arctic_previous": F.lag(image).over(order),
+            "__arctic_previous_action": F.lag(ACTION).over(order),
+            "__arctic_copy": F.row_number().over(copies),
+        }
+    )
+
+
+def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
+    """Promise → the change rows that break it.
+
+    Rows up to the commit `other_columns_until` may have differed in columns that are gone. Of those up to the commit
+    `trimmed` what came before may be gone, so nothing is said of it.
+    """
+    action, was = F.col(ACTION), F.col("__arctic_previous_action")
+    is_whole = F.col("__arctic_place") > trimmed
+    there = was.isNotNull() & (was != DELETE)
+    absent, there = ~there & is_whole, there & is_whole
+    rules = {
+        "each key changes once in a commit": F.col("__arctic_copy") > 1,
+        "every action is known": ~F.coalesce(action.isin(INSERT, UPDATE, DELETE, UPSERT), F.lit(False)),
+        "inserts make rows that were not there": (action == INSERT) & there,
+        "updates change rows that were there": (action == UPDATE) & absent,
+    }
+    if not shape.rest:
+        return rules
+    told = F.col(BEFORE).isNotNull()
+    same_as_told = _same(("__arctic_previous",), (BEFORE,), shape)
+    unchanged = _same((BEFORE,), (), shape)
+    return {
+        **rules,
+        "deletes that tell a row delete one": (action == DELETE) & told & absent,
+        "_before is the row as it was": told & there & ~same_as_told,
+        "updates tell the row before": (action == UPDATE) & ~told,
+        "no update changes nothing": (action == UPDATE)
+        & told
+        & unchanged
+        & (F.col("__arctic_place") > other_columns_until),
+    }
+
+
+def _same(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
+    """Whether two images of a row are alike, which are in structs of these names, or in the row itself."""
+    return ~F.expr(differ((name(*left, of.name), name(*right, of.name), of.type) for of in shape.rest))
+
+
+def _all_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+    assert state.changes is not None
+    assert state.changes.head is not None
+    return read_table(spark, model.table.changes, state.changes.head.snapshot)
+
+
+def finding(check: str, broken: DataFrame) -> Finding:
+    """How many rows break a check, at most `SAMPLED`, and a few of them."""
+    rows = broken.limit(SAMPLED).collect()
+    shown = tuple(str(row.asDict(recursive=True)) for row in rows[:EXAMPLES])
+    return Finding(check, len(rows), shown)

@@ -1,0 +1,142 @@
+"""The view of a table that is merged on read."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.observe import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
+from arctic_runtime.model.columns import Column, Names, find_column
+from arctic_runtime.model.expiry import view_tag
+from arctic_runtime.model.key import KEY_PROPERTY, key_text
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.step import ReplaceView
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
+from arctic_runtime.spark.tables.commit import run
+from arctic_runtime.spark.tables.frames import FEW_KEYS, columns_of, read_table, typed
+
+
+def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceView) -> None:
+    """Replaces the view in one commit: readers see the old pins or the new ones, never a mixture.
+
+    A tag keeps the pinned snapshot of the base until the view has moved on.
+    """
+    assert state.base is not None
+    tag = name(view_tag(step.base_snapshot))
+    pinned = state.view.base_snapshot if state.view else None
+    if pinned != step.base_snapshot:
+        run(
+            spark,
+            statement(
+                "ALTER TABLE {base} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
+                base=name(*model.base.parts),
+                tag=tag,
+                v=number(step.base_snapshot),
+            ),
+        )
+    pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
+    run(spark, view_statement(model, state, step, pinned_columns))
+    if pinned is not None and pinned != step.base_snapshot:
+        run(
+            spark,
+            statement(
+                "ALTER TABLE {base} DROP TAG IF EXISTS {tag}",
+                base=name(*model.base.parts),
+                tag=name(view_tag(pinned)),
+            ),
+        )
+
+
+def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...]) -> Sql:
+    """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
+    assert state.base is not None
+    columns = [name(column.name) for column in state.base.columns]
+    comments = {key.lower(): value for key, value in model.column_comments.items()}
+    described = [
+        _commented(column, comments.get(kept.name.lower()))
+        for column, kept in zip(columns, state.base.columns, strict=True)
+    ]
+    few = step.commits > 0 and state.changes is not None and state.changes.are_few_after(step.merged, FEW_KEYS)
+    pins = {
+        KIND: "view",
+        KEY_PROPERTY: key_text(model.config.primary_key),
+        PINNED_BASE: str(step.base_snapshot),
+        PINNED_MERGED: str(step.merged.snapshot),
+        PINNED_HEAD: str(step.head.snapshot),
+    }
+    return statement(
+        "CREATE OR REPLACE VIEW {view} ({columns}){comment} TBLPROPERTIES ({pins}) AS {query}",
+        view=name(*model.table.parts),
+        columns=listed(described),
+        comment=_commented(Sql(""), model.comment),
+        pins=properties(pins.items()),
+        query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few),
+    )
+
+
+def _commented(part: Sql, comment: str | None) -> Sql:
+    return statement("{part} COMMENT {comment}", part=part, comment=text(comment)) if comment else part
+
+
+def _query(
+    model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView, few: bool
+) -> Sql:
+    columns = [name(column.name) for column in wanted]
+    listing = listed([statement("t.{c}", c=column) for column in columns])
+    base = statement(
+        "SELECT {hint}{columns} FROM {base} VERSION AS OF {v} t",
+        hint=Sql("/*+ BROADCAST(c) */ " if few else ""),
+        columns=listed([_as_wanted(column, pinned, then) for column in wanted]),
+        base=name(*model.base.parts),
+        v=number(step.base_snapshot),
+    )
+    if not step.commits:
+        return base
+    return statement(
+        "{base} LEFT ANTI JOIN (SELECT {key} FROM {log}) c ON {on} "
+        "UNION ALL SELECT {columns} FROM {newest} t WHERE t._action <> 'delete'",
+        base=base,
+        key=listed([name(part) for part in model.config.primary_key] or [Sql("true")]),
+        log=_log(model, step),
+        on=_on(model),
+        columns=listing,
+        newest=_newest(model, columns, step),
+    )
+
+
+def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
+    """A column of the pinned base, which has the columns and types of its time, and `then` other names."""
+    found = find_column(pinned, then.get(column.name, column.name))
+    if found == column:
+        return statement("t.{c}", c=name(column.name))
+    value = statement("t.{c}", c=name(found.name)) if found else Sql("NULL")
+    return typed(value, column.type, column.name)
+
+
+def _log(model: Model, step: ReplaceView) -> Sql:
+    return statement(
+        "{changes} WITH (`start-snapshot-id` = {start}, `end-snapshot-id` = {end})",
+        changes=name(*model.table.changes.parts),
+        start=text(str(step.merged.snapshot)),
+        end=text(str(step.head.snapshot)),
+    )
+
+
+def _on(model: Model) -> Sql:
+    pairs = [statement("t.{c} = c.{c}", c=name(part)) for part in model.config.primary_key]
+    return listed(pairs, " AND ") if pairs else Sql("true")
+
+
+def _newest(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
+    """Within one commit each key stands once; over several the newest has to be found, which has no newer one."""
+    if step.commits == 1:
+        return _log(model, step)
+    key = [name(part) for part in model.config.primary_key] or [Sql("1")]
+    return statement(
+        "(SELECT * FROM (SELECT {columns}, _action, lag(true) OVER (PARTITION BY {key} "
+        "ORDER BY _last_updated_sequence_number DESC, _seq DESC) AS __arctic_newer FROM {log}) "
+        "WHERE __arctic_newer IS NULL)",
+        columns=listed(columns),
+        key=listed(key),
+        log=_log(model, step),
+    )

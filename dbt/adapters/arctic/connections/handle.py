@@ -1,0 +1,197 @@
+"""A dbt connection's side of a Spark session: statements in, rows out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.spark.engine.jobs import describe_jobs
+from dbt.adapters.arctic.connections import statements
+from dbt.adapters.arctic.connections.sessions import SessionPool
+from dbt.adapters.arctic.relations.identifiers import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+logger = AdapterLogger("Arctic")
+_BIGINT = range(-(2**63), 2**63)
+
+# PySpark logs every failed query as JSON with its whole stack trace; dbt shows the message.
+logging.getLogger("SQLQueryContextLogger").disabled = True
+logging.getLogger("DataFrameQueryContextLogger").disabled = True
+
+
+class SessionHandle:
+    """What dbt calls a connection. It takes a Spark session when the first statement or `spark` asks for it."""
+
+    def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
+        """`comment` says what dbt is at; Spark's pages show it beside the jobs."""
+        self._pool = pool
+        self._comment = comment
+        self._described: str | None = None
+        self._session: SparkSession | None = None
+        self._cancelled = False
+        self._has_settings = False
+        self._has_views = False
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._cancelled:
+            raise DbtRuntimeError("The run was cancelled")
+        if self._session is None:
+            self._session = self._pool.take()
+        if (comment := self._comment() or "") != self._described:
+            describe_jobs(self._session, comment)
+            self._described = comment
+        return self._session
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def cancel(self) -> None:
+        """Ends what the session is doing now and refuses everything after it."""
+        self._cancelled = True
+        if self._session is not None:
+            self._session.interruptAll()
+
+    def rollback(self) -> None:
+        """Nothing to roll back: every statement commits itself."""
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if self._cancelled or self._has_settings or not self._is_rid_of_views(session):
+            self._pool.discard(session)
+        else:
+            self._pool.give_back(session)
+
+    def _is_rid_of_views(self, session: SparkSession) -> bool:
+        """Drops temporary views; where Spark is gone, what failed before says so, and this must not take its place."""
+        try:
+            if self._has_views:
+                _drop_temporary_views(session)
+        except Exception as error:
+            logger.debug(f"Temporary views could not be dropped: {error}")
+            return False
+        return True
+
+    def note(self, statement: str) -> None:
+        """Remembers what a statement leaves behind in the session."""
+        self._has_settings |= statements.changes_session(statement)
+        self._has_views |= statements.makes_temporary_view(statement)
+
+    def note_temporary_view(self) -> None:
+        self._has_views = True
+
+    def note_foreign_code(self) -> None:
+        """Code of a user had the session, and may have left anything behind: nobody gets it after this."""
+        self._has_settings = True
+
+
+class Cursor:
+    """The result of the last statement of a text; texts of several statements run one after the other."""
+
+    def __init__(self, handle: SessionHandle) -> None:
+        self._handle = handle
+        self._result: DataFrame | None = None
+        self._is_query = False
+
+    def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
+        """Runs commands, and plans a query: its rows are computed when they are fetched or by `finish`."""
+        self._result, self._is_query = None, False
+        for statement in statements.split(sql):
+            self.finish()
+            self._handle.note(statement)
+            self._is_query = statements.is_query(statement)
+            arguments = [_argument(value) for value in bindings] if bindings else None
+            self._result = self._handle.spark.sql(statement, args=arguments)
+
+    def finish(self) -> None:
+        """Computes a query that nobody fetches, since it may be there for its errors."""
+        if self._result is not None and self._is_query:
+            self._result.write.format("noop").mode("overwrite").save()
+
+    @property
+    def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
+        if self._result is None:
+            return []
+        from arctic_runtime.spark.tables.frames import type_of
+
+        return [
+            (field.name, type_of(field.dataType), None, None, None, None, field.nullable)
+            for field in self._result.schema.fields
+        ]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows(self._result)
+
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        return self._rows(None if self._result is None else self._result.limit(size))
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return next(iter(self.fetchmany(1)), None)
+
+    def close(self) -> None:
+        self._result = None
+
+    def _rows(self, result: DataFrame | None) -> list[tuple[Any, ...]]:
+        if result is None:
+            return []
+        types = [field.dataType for field in result.schema.fields]
+        keeps_zone = _has_timestamp(types) and not _is_utc(self._handle.spark)
+        return [tuple(_value(v, t, keeps_zone) for v, t in zip(row, types, strict=True)) for row in result.collect()]
+
+
+def _argument(value: Any) -> Any:
+    """A bound value as Spark takes it without loss."""
+    is_wide = isinstance(value, int) and value not in _BIGINT
+    return Decimal(value) if is_wide else value
+
+
+def _value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
+    """A fetched value as plain Python.
+
+    PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other
+    adapters return them, where the session's time zone is UTC, and else with it, so that they stay exact.
+    """
+    from pyspark.sql import types
+
+    if value is None:
+        return None
+    match data_type:
+        case types.TimestampType():
+            utc = value.astimezone(dt.timezone.utc)
+            return utc if keeps_zone else utc.replace(tzinfo=None)
+        case types.ArrayType():
+            return [_value(part, data_type.elementType, keeps_zone) for part in value]
+        case types.MapType():
+            return {str(key): _value(part, data_type.valueType, keeps_zone) for key, part in value.items()}
+        case types.StructType():
+            parts = zip(data_type.fields, value, strict=True)
+            return {field.name: _value(part, field.dataType, keeps_zone) for field, part in parts}
+        case types.BinaryType():
+            return bytes(value).hex()
+        case _:
+            return value
+
+
+def _has_timestamp(data_types: list[DataType]) -> bool:
+    return any("timestamp" in data_type.simpleString().replace("timestamp_ntz", "") for data_type in data_types)
+
+
+def _is_utc(session: SparkSession) -> bool:
+    return session.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
+
+
+def _drop_temporary_views(session: SparkSession) -> None:
+    for view in session.sql("SHOW VIEWS IN spark_catalog.default").collect():
+        if view.isTemporary and not view.namespace:
+            session.sql("DROP VIEW " + quoted(view.viewName))

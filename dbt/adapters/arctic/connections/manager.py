@@ -1,0 +1,93 @@
+"""dbt's connections, one per thread, each a Spark session of its own once it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbt.adapters.contracts.connection import (
+    AdapterRequiredConfig,
+    AdapterResponse,
+    Connection,
+    ConnectionState,
+)
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.connections import SparkConnectionManager
+from dbt.flags import get_flags
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.ended import spark_ended
+from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
+from dbt.adapters.arctic.connections.sessions import pool_of
+from dbt.adapters.arctic.messages import message_of
+
+if TYPE_CHECKING:
+    import agate
+
+logger = AdapterLogger("Arctic")
+
+
+class ArcticConnectionManager(SparkConnectionManager):
+    """Opens connections without starting anything; the first statement takes a session."""
+
+    TYPE = "arctic"
+
+    def __init__(self, profile: AdapterRequiredConfig, mp_context: SpawnContext) -> None:
+        super().__init__(profile, mp_context)
+        self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
+
+    def open(self, connection: Connection) -> Connection:  # type: ignore[override]
+        if connection.state != ConnectionState.OPEN:
+            connection.handle = SessionHandle(pool_of(self.arctic_profile), self._comment)
+            connection.state = ConnectionState.OPEN
+        return connection
+
+    def _comment(self) -> str | None:
+        """The comment that dbt adds to this thread's queries now."""
+        comment = None if self.query_header is None else self.query_header.comment.query_comment
+        return comment.strip() if comment else None
+
+    @contextmanager
+    def exception_handler(self, sql: str) -> Iterator[None]:
+        """Turns every error into dbt's own, with Spark's message and without Java's stack trace."""
+        try:
+            yield
+        except DbtRuntimeError:
+            raise
+        except ArcticError as error:
+            raise DbtRuntimeError(str(error)) from error
+        except Exception as error:
+            logger.debug(f"Error while running:\n{sql}\n{error}")
+            if (ended := spark_ended(error)) is not None:
+                raise DbtRuntimeError(str(ended)) from error
+            if type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc"):
+                raise DbtDatabaseError(message_of(error)) from error
+            raise DbtRuntimeError(str(error) or type(error).__name__) from error
+
+    def execute(
+        self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
+    ) -> tuple[AdapterResponse, agate.Table]:
+        from dbt_common.clients.agate_helper import empty_table
+
+        sql = self._add_query_comment(sql)
+        _, cursor = self.add_query(sql, auto_begin)
+        with self.exception_handler(sql):
+            if fetch:
+                return self.get_response(cursor), self.get_result_from_cursor(cursor, limit)
+            cursor.finish()
+            return self.get_response(cursor), empty_table()
+
+    @classmethod
+    def get_response(cls, cursor: Cursor) -> AdapterResponse:  # noqa: ARG003
+        return AdapterResponse(_message="OK")
+
+
+def _project_folder(config: object) -> Path:
+    """Where a relative warehouse counts from: the project, also before dbt has read it."""
+    folder = getattr(config, "project_root", None) or getattr(get_flags(), "PROJECT_DIR", None)
+    return Path(folder) if folder else Path.cwd()

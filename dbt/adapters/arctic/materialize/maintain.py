@@ -1,0 +1,292 @@
+"""From a dbt model to the runtime, and from what a run did to what dbt shows of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.exceptions import CompilationError
+from dbt_common.invocation import get_invocation_id
+
+from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure, user_keys
+from arctic_runtime.plan.decide import Request
+from arctic_runtime.spark.refresh.planning import Look, Outcome
+from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
+from dbt.adapters.arctic.messages import message_of
+from dbt.adapters.arctic.relations.constraints import warn_of_others
+
+if TYPE_CHECKING:
+    from dbt.adapters.base import BaseRelation
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog.reader import CatalogReader
+
+logger = AdapterLogger("Arctic")
+
+MATERIALIZATION = "arctic"
+
+_WITHOUT_MEANING: Mapping[str, str] = {
+    "incremental_strategy": "what changed is worked out from the query",
+    "file_format": "tables are Iceberg tables",
+    "clustered_by": "use `nodes`",
+    "buckets": "use `nodes`",
+    "location_root": "the catalog places tables",
+    "merge_update_columns": "use `on_match: update`",
+    "merge_exclude_columns": "use `exclude_columns`",
+    "incremental_predicates": "what changed is worked out from the query",
+    "sql_header": "the query is read as one select",
+}
+
+
+@dataclass
+class ArcticResponse(AdapterResponse):
+    """What a run did, as `run_results.json` keeps it.
+
+    `timings` are seconds by step; `estimates` those that following the changes, or computing everything, was thought
+    to take. `failures` are messages of upkeep after the run that failed, by its part.
+    """
+
+    mode: str = ""
+    reason: str = ""
+    because: str = ""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    upserted: int = 0
+    version: str = ""
+    consumed: dict[str, str] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
+    """The run's outcome; ids are texts, since not every reader of JSON keeps 64 bits."""
+    rows, failed = outcome.rows, dict(failures or {})
+    return ArcticResponse(
+        _message="; ".join([_message(outcome), *(f"{part} failed" for part in failed)]),
+        code="OK",
+        rows_affected=sum(rows.values()),
+        mode=outcome.mode,
+        reason=outcome.reason,
+        because=outcome.because,
+        inserted=rows["insert"],
+        updated=rows["update"],
+        deleted=rows["delete"],
+        upserted=rows["upsert"],
+        version="" if outcome.version is None else str(outcome.version),
+        consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
+        timings=dict(outcome.timings),
+        estimates=dict(outcome.estimates),
+        failures=failed,
+    )
+
+
+def _message(outcome: Outcome) -> str:
+    rows = outcome.rows
+    if outcome.mode == "unchanged":
+        return "unchanged"
+    upserts = f" ^{rows['upsert']}" if rows["upsert"] else ""
+    return f"{outcome.mode} +{rows['insert']} ~{rows['update']} -{rows['delete']}{upserts}"
+
+
+def run(
+    model: Model,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+    full_refresh: bool,
+    empty: bool,
+    readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
+) -> ArcticResponse:
+    """Brings a model's table up to date; starts Spark only where there is something to do.
+
+    `readers` tells which models may read a table; what they have yet to read does not expire after the run.
+    """
+    request = Request(full_refresh=full_refresh, schema_only=empty)
+    look = Look(model, reader, request, pins=_pins(get_invocation_id()))
+    seen = look.look()
+    unchanged = look.unchanged(seen)
+    if unchanged is not None:
+        return response(unchanged)
+    from arctic_runtime.spark.maintenance.compaction import compact_if_due
+    from arctic_runtime.spark.maintenance.expiry import expire_if_due
+    from arctic_runtime.spark.refresh.run import Run
+
+    one = Run(model, reader, session, request, pins=look.pins)
+    one.timings |= look.timings
+    outcome = one.run(seen)
+    if outcome.mode == "unchanged":
+        return response(outcome)
+    failures = _upkeep(
+        model, {"compaction": lambda: compact_if_due(one), "expiry": lambda: expire_if_due(one, readers(model.table))}
+    )
+    return response(replace(outcome, timings=one.seconds()), failures)
+
+
+def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
+    """Upkeep after a run, whose rows are committed whatever becomes of it: a part that fails is a warning."""
+    from arctic_runtime.spark.engine.ended import spark_ended
+
+    failures: dict[str, str] = {}
+    for part, action in parts.items():
+        try:
+            action()
+        except Exception as error:
+            failures[part] = message_of(spark_ended(error) or error)
+            logger.warning(
+                f"{model.table}: the rows of this run are committed, but the {part} after it failed.\n"
+                f"  found: {failures[part]}\n"
+                "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"
+            )
+    return failures
+
+
+@functools.lru_cache(maxsize=1)
+def _pins(_invocation: str) -> Pins:
+    """What the models of one invocation of dbt share."""
+    return Pins()
+
+
+def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
+    """The runtime's view of a dbt model; raises ConfigError where its configuration can't be used."""
+    return Model(
+        table=table_name(relation),
+        sql=sql.strip().rstrip(";"),
+        config=configure(written_keys(node), str(node["unique_id"]), dbt_keys()),
+        not_null=_not_null(node),
+        checks=_checks(node),
+        contract=_contract(node),
+        comment=_comment(node),
+        column_comments=_column_comments(node),
+    )
+
+
+def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
+    """Raises ConfigError where a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
+    if node["config"].get("input") == "changes":
+        raise ConfigError(
+            f"{node['unique_id']}: --sample has no meaning with input: changes, where each new row counts once.\n"
+            "  what to do: leave the model out with --exclude, or run without --sample"
+        )
+    if would_delete:
+        raise ConfigError(
+            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the table that is there.\n"
+            "  what to do: add --full-refresh if that is what you want, or run into another schema"
+        )
+
+
+def node_table(node: Any) -> TableName:
+    """The table of a node of the manifest."""
+    return TableName(str(node.database), str(node.schema), str(node.alias))
+
+
+def is_arctic(node: Any) -> bool:
+    """Whether a node of the manifest is a model of this materialization."""
+    return str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION
+
+
+def table_name(relation: BaseRelation) -> TableName:
+    return TableName(str(relation.database), str(relation.schema), str(relation.identifier))
+
+
+def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
+    """The name that stands for a relation's new rows in a model's SQL; in a unit test that of the rows given for it."""
+    if node.get("resource_type") == "unit_test":
+        return str(relation.render())
+    materialized = node.get("config", {}).get("materialized")
+    if node.get("resource_type") == "model" and materialized != MATERIALIZATION:
+        raise CompilationError(
+            f"{node.get('unique_id')}: changes(…) gives each row exactly once, which only a model with "
+            f"materialized='{MATERIALIZATION}' and input='changes' can keep; this one is materialized='{materialized}'"
+        )
+    return "`" + changes_view(table_name(relation)) + "`"
+
+
+def check_manifest(nodes: Iterable[Any]) -> None:
+    """Checks every model of this materialization; called when a project was parsed.
+
+    Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
+    """
+    for node in nodes:
+        if is_arctic(node):
+            try:
+                checked = node.to_dict(omit_none=True)
+                configure(written_keys(checked), node.unique_id, dbt_keys())
+                _not_null(checked)
+                warn_of_others([constraint for constraint, _ in _declared(checked)])
+            except ConfigError as error:
+                raise CompilationError(f"{node.original_file_path}: {error}") from error
+
+
+def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a node, less what dbt filled in, with what has no meaning here refused."""
+    config = node["config"]
+    written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
+    for key, instead in _WITHOUT_MEANING.items():
+        if config.get(key) not in (None, "iceberg", []) and key in config:
+            raise ConfigError(f"{node['unique_id']}: `{key}` has no meaning for materialized='arctic'; {instead}")
+    return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
+
+
+def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+    """The type, the columns and the expression of every constraint of a contract that is enforced."""
+    found = _declared(node)
+    return [(str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in found]
+
+
+def _declared(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
+    """Every constraint of a contract that is enforced, as it is written, and its columns."""
+    if not node["config"].get("contract", {}).get("enforced"):
+        return []
+    found = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
+    for name, column in node.get("columns", {}).items():
+        found += [(c, [name]) for c in column.get("constraints", [])]
+    return found
+
+
+def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    key = configure(written_keys(node), str(node["unique_id"]), dbt_keys()).primary_key
+    for kind, columns, _ in _constraints(node):
+        if kind == "primary_key" and set(columns) - set(key):
+            raise ConfigError(
+                f"{node['unique_id']}: the contract's primary key {columns} is not the configuration's, {list(key)}"
+            )
+        if kind == "custom":
+            raise ConfigError(
+                f"{node['unique_id']}: a `custom` constraint has no meaning for materialized='arctic'; "
+                "say it as a `check`, or test it with a dbt test"
+            )
+        names += columns if kind == "not_null" else []
+    return tuple(dict.fromkeys(names))
+
+
+def _checks(node: Mapping[str, Any]) -> tuple[str, ...]:
+    found = (expression for kind, _, expression in _constraints(node) if kind == "check")
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
+    if not node["config"].get("contract", {}).get("enforced"):
+        return ()
+    return tuple(Column(name, column.get("data_type") or "") for name, column in node.get("columns", {}).items())
+
+
+def _comment(node: Mapping[str, Any]) -> str | None:
+    return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
+
+
+def _column_comments(node: Mapping[str, Any]) -> dict[str, str]:
+    if not node["config"].get("persist_docs", {}).get("columns"):
+        return {}
+    described = {name: column.get("description") for name, column in node.get("columns", {}).items()}
+    return {name: text for name, text in described.items() if text}

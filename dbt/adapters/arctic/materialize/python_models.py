@@ -1,0 +1,74 @@
+"""Python models: the model's function runs in this process, with the session that then writes what it returns."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.spark.engine.statement import name, statement
+from dbt.adapters.arctic.messages import message_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows_of(code: str, model: str, spark: SparkSession) -> DataFrame:
+    """What the function `model` of compiled code returns, as a Spark frame.
+
+    The code sees the session as `spark` too. Raises DbtRuntimeError with the line of the model that failed, and
+    where it returns no frame.
+    """
+    namespace: dict[str, Any] = {"spark": spark, "__name__": model}
+    file = f"<{model}>"
+    try:
+        exec(compile(code, file, "exec"), namespace)
+        returned = namespace["model"](namespace["dbtObj"](spark.table), spark)
+    except Exception as error:
+        raise DbtRuntimeError(f"{model}: {_told(error, file, code)}") from error
+    return _as_frame(returned, model, spark)
+
+
+def query(view: str) -> str:
+    """The query that reads a model's rows under the name of their temporary view."""
+    return str(statement("SELECT * FROM {view}", view=name(view)))
+
+
+def view_name(identifier: str) -> str:
+    """The name of the temporary view with a model's rows; no table is likely to have it."""
+    return f"python({identifier})"
+
+
+def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
+    kind = f"{type(returned).__module__}.{type(returned).__qualname__}"
+    if kind.startswith("pyspark.sql.") and hasattr(returned, "createOrReplaceTempView"):
+        return returned  # type: ignore[no-any-return]
+    if kind.startswith("pyspark.pandas."):
+        return returned.to_spark()  # type: ignore[no-any-return]
+    if kind in ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table"):
+        return _of_rows(returned, spark)
+    raise DbtRuntimeError(
+        f"{model}: its function `model` returns no frame.\n"
+        "  expected: a DataFrame of Spark, of pandas or of pandas on Spark, or a table of pyarrow\n"
+        f"  found: {kind}\n  what to do: return the rows that the table shall have"
+    )
+
+
+def _of_rows(returned: Any, spark: SparkSession) -> DataFrame:
+    """A frame of what this process holds; Spark Connect concludes no types where there are no rows."""
+    if len(returned):
+        return spark.createDataFrame(returned)
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    table = returned if isinstance(returned, pa.Table) else pa.Table.from_pandas(returned, preserve_index=False)
+    return spark.createDataFrame([], schema=from_arrow_schema(table.schema))
+
+
+def _told(error: Exception, file: str, code: str) -> str:
+    """The error, and where in the model it came up."""
+    lines = code.splitlines()
+    places = [place.lineno or 1 for place in traceback.extract_tb(error.__traceback__) if place.filename == file]
+    where = f"\n  line {places[-1]}: {lines[places[-1] - 1].strip()}" if places else ""
+    return f"{type(error).__name__}: {message_of(error)}{where}"

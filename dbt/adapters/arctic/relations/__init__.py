@@ -1,0 +1,1 @@
+"""What dbt calls a relation, with its columns, constraints and catalog entries."""

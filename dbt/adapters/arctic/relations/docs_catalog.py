@@ -1,0 +1,91 @@
+"""The rows of dbt's documentation catalog, from what the tables' own metadata says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dbt_common.contracts.metadata import CatalogTable, ColumnMetadata, StatsItem, TableMetadata
+
+from arctic_runtime.catalog.reader import RelationInfo
+
+if TYPE_CHECKING:
+    import agate
+
+_COLUMNS = (
+    "table_database",
+    "table_schema",
+    "table_name",
+    "table_type",
+    "table_comment",
+    "table_owner",
+    "column_name",
+    "column_index",
+    "column_type",
+    "column_comment",
+    "stats:bytes:label",
+    "stats:bytes:value",
+    "stats:bytes:description",
+    "stats:bytes:include",
+    "stats:rows:label",
+    "stats:rows:value",
+    "stats:rows:description",
+    "stats:rows:include",
+)
+_TEXTS = [name for name in _COLUMNS if not name.startswith("stats:") and name != "column_index"]
+_BYTES = "Size of the data files"
+_ROWS = "Rows in the current snapshot"
+_ARCTIC_LABELS = {"changes": "change table", "totals": "totals table", "base": "arctic table", "view": "arctic view"}
+
+
+def catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:
+    """One row per column of every relation, as dbt's documentation wants it."""
+    from dbt_common.clients.agate_helper import table_from_rows
+
+    rows = [row for relation in relations for row in _rows(database, relation)]
+    return table_from_rows(rows, _COLUMNS, text_only_columns=_TEXTS)
+
+
+def single_table(database: str, relation: RelationInfo) -> CatalogTable:
+    """The same for one relation, in the form that dbt asks for it alone."""
+    properties = relation.properties
+    metadata = TableMetadata(
+        type=label(relation),
+        schema=relation.namespace,
+        name=relation.name,
+        database=database,
+        comment=relation.comment,
+        owner=properties.get("owner"),
+    )
+    columns = {
+        column.name: ColumnMetadata(type=column.type, index=index, name=column.name, comment=column.comment)
+        for index, column in enumerate(relation.columns, start=1)
+    }
+    stats = {
+        name: StatsItem(id=name, label=name, value=value, include=True, description=description)
+        for name, value, description in (("bytes", relation.bytes, _BYTES), ("rows", relation.rows, _ROWS))
+        if value is not None
+    }
+    return CatalogTable(metadata=metadata, columns=columns, stats=stats)
+
+
+def label(relation: RelationInfo) -> str:
+    """What the documentation calls the relation."""
+    kind = relation.properties.get("arctic.kind", "")
+    if kind == "base" and relation.name.endswith("__base"):
+        return "base table"
+    return _ARCTIC_LABELS.get(kind, relation.kind)
+
+
+def _rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
+    owner = relation.properties.get("owner")
+    stats = [
+        *("bytes", relation.bytes, _BYTES, relation.bytes is not None),
+        *("rows", relation.rows, _ROWS, relation.rows is not None),
+    ]
+    for index, column in enumerate(relation.columns, start=1):
+        yield [
+            *(database, relation.namespace, relation.name, label(relation), relation.comment, owner),
+            *(column.name, index, column.type, column.comment),
+            *stats,
+        ]

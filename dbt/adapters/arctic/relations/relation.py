@@ -1,0 +1,82 @@
+"""What a relation is called, with all three levels of its name quoted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbt.adapters.base.relation import BaseRelation, Policy
+from dbt.adapters.contracts.relation import ComponentName
+from dbt.adapters.spark.relation import SparkRelation
+
+from dbt.adapters.arctic.relations.identifiers import checked, quoted
+
+_LABELS = {
+    ComponentName.Database: "catalog",
+    ComponentName.Schema: "schema",
+    ComponentName.Identifier: "table or view",
+}
+
+
+@dataclass
+class ArcticQuotePolicy(Policy):
+    database: bool = True
+    schema: bool = True
+    identifier: bool = True
+
+
+@dataclass
+class ArcticIncludePolicy(Policy):
+    database: bool = True
+    schema: bool = True
+    identifier: bool = True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArcticRelation(SparkRelation):
+    """A table or view of an Iceberg catalog, `catalog`.`schema`.`name`, or a temporary view by its name alone.
+
+    A name that a catalog can't hold raises CompilationError as soon as it would become part of a query.
+    """
+
+    quote_policy: Policy = field(default_factory=ArcticQuotePolicy)
+    include_policy: Policy = field(default_factory=ArcticIncludePolicy)
+    is_iceberg: bool | None = True
+    branch: str | None = None
+
+    def __post_init__(self) -> None:
+        """dbt-spark's check is not wanted: a catalog is another thing than a schema here."""
+
+    @classmethod
+    def create(cls, *args: Any, **kwargs: Any) -> ArcticRelation:
+        """Always quoted, whatever the project's `quoting` says: the catalog keeps the case of names anyway."""
+        return super().create(
+            *args, **{**kwargs, "quote_policy": {"database": True, "schema": True, "identifier": True}}
+        )
+
+    def render(self) -> str:
+        """The quoted name; on a branch, the name by which statements read and write that."""
+        rendered: str = BaseRelation.render(self)
+        return rendered if self.branch is None else rendered + "." + quoted(f"branch_{self.branch}")
+
+    def _render_iterator(self) -> Iterator[tuple[ComponentName | None, str | None]]:
+        for component, part in super()._render_iterator():
+            if part is not None and component is not None and self.quote_policy.get_part(component):
+                checked(self.path.get_part(component) or "", _LABELS[component])
+            yield component, part
+
+    def quoted(self, identifier: str) -> str:
+        return quoted(identifier)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether this is a view of the session, which has no schema and which no catalog knows."""
+        return self.schema is None or not self.include_policy.schema
+
+    @staticmethod
+    def add_ephemeral_prefix(name: str) -> str:
+        """The name of an ephemeral model's subquery, quoted only where SQL needs it."""
+        prefixed = BaseRelation.add_ephemeral_prefix(name)
+        return prefixed if re.fullmatch(r"[A-Za-z0-9_]+", prefixed) else quoted(prefixed)

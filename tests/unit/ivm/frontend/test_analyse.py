@@ -1,0 +1,314 @@
+"""A query and its tree have the same rows, on random tables with nulls and copies."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+
+import duckdb
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Filter,
+    Given,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    UnionAll,
+    Window,
+    columns,
+    scans,
+    walk,
+)
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
+from arctic_runtime.ivm.frontend.fresh_attributes import again
+from arctic_runtime.ivm.frontend.scope import Derived, Names
+from arctic_runtime.ivm.render import input_name, query, render
+from arctic_runtime.ivm.strategies.maintain import Deltas, maintain
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from benchmarks.tpch_models import load_tpch
+from tests.unit.ivm.analysed_queries import QUERIES, REFUSALS, RELATIONS, VIEWS
+from tests.unit.ivm.duck import CATALOG, SCHEMA, alias, connect, fetch, load, rows
+
+SEEDS = range(2, 12)
+
+
+def _random_rows(draw: random.Random) -> dict[str, list[tuple[object, ...]]]:
+    def some(most: int) -> int | None:
+        return draw.choice([None, *range(most)])
+
+    def state() -> str:
+        return draw.choice(["paid", "open", "Paid"])
+
+    return {
+        "orders": [
+            (i, some(4), some(5), state(), draw.choice([None, [], [1], [2, 1], [3, 3, 0]]))
+            for i in range(draw.choice([0, 9, 12]))
+        ],
+        "items": [(some(8), some(3), some(5)) for _ in range(draw.choice([6, 14]))],
+        "customers": [(some(5), draw.choice(["ann", "bob", None]), state()) for _ in range(6)],
+        "settings": [(draw.randrange(4),)],
+    }
+
+
+def _spread(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Makes a table known under the name by which a plan reads its newest image."""
+    source = TableName(CATALOG, SCHEMA, name)
+    alias(con, input_name(source, "new"), source)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with _loaded(1) as found:
+        yield found
+
+
+@contextmanager
+def _loaded(seed: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with random tables, and the views that queries read."""
+    with connect() as found:
+        for name, content in _random_rows(random.Random(seed)).items():
+            load(found, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, content)
+            _spread(found, name)
+        found.execute("create view paid as select id, customer, amount from orders where state = 'paid'")
+        found.execute("create view named(item, cost) as select id, price from items")
+        found.execute("create view over_views as select p.id, n.cost from paid p, named n where p.id = n.item")
+        yield found
+
+
+def _analysed(sql: str) -> Analysed:
+    return analyse(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+
+
+def _shown(found: Analysed) -> str:
+    """The tree's rows as the user sees them: columns in their order, and those shown twice twice."""
+    picked = [exp.alias_(column(made), f"c{place}") for place, (_, made) in enumerate(found.outputs)]
+    return exp.select(*picked).from_(query(found.tree).subquery("t")).sql(dialect="spark")
+
+
+@pytest.mark.parametrize(
+    "sql", [pytest.param(sql, marks=[pytest.mark.slow] * (place % 4 > 0)) for place, sql in enumerate(QUERIES)]
+)
+def test_a_tree_has_the_rows_of_its_query(sql: str, con: duckdb.DuckDBPyConnection) -> None:
+    found = _analysed(sql)
+    assert rows(con, _shown(found)) == rows(con, sql)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_trees_have_the_rows_of_their_queries_whatever_the_tables_hold(seed: int) -> None:
+    with _loaded(seed) as con:
+        for sql in QUERIES:
+            assert rows(con, _shown(_analysed(sql))) == rows(con, sql), sql
+
+
+def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
+    for sql in QUERIES:
+        found = _analysed(sql)
+        names = Names(dict(found.types), {scan.key[0] for scan in scans(found.tree) if scan.key}, count(10_000))
+        other = again(Derived(found.tree, found.outputs), names)
+        old, new = (query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
+        assert _numbered(new) == _numbered(old), sql
+        pairs = dict(zip(_NAMES.findall(old), _NAMES.findall(new), strict=True))
+        assert not pairs.keys() & set(pairs.values()), sql
+        assert other.fields == tuple((name, pairs[made]) for name, made in found.outputs), sql
+        assert [names.types.get(new) for new in pairs.values()] == [found.types.get(old) for old in pairs], sql
+        assert [old in names.never_null for old in pairs] == [new in names.never_null for new in pairs.values()], sql
+        assert [scan.key for scan in scans(other.node)] == [
+            scan.key and tuple(pairs[part] for part in scan.key) for scan in scans(found.tree)
+        ], sql
+
+
+_NAMES = re.compile(r"`([^`]*#\d+)`")
+
+
+def _numbered(text: str) -> str:
+    """A text with its columns numbered as they come."""
+    found: dict[str, str] = {}
+    return _NAMES.sub(lambda name: found.setdefault(name[1], f"{name[1].rpartition('#')[0]}#{len(found)}"), text)
+
+
+@pytest.mark.parametrize(("sql", "reason"), REFUSALS)
+def test_what_no_rule_covers_is_refused(sql: str, reason: str) -> None:
+    loops = {"lake.raw.loops": "select * from other", "lake.raw.other": "select * from loops"}
+    with pytest.raises(NotMaintained) as refused:
+        analyse(sql, RELATIONS, {**VIEWS, **loops}, CATALOG, SCHEMA)
+    assert refused.value.reason == reason
+
+
+def test_columns_that_nobody_reads_are_left_out_and_keys_stay() -> None:
+    found = _analysed("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
+    read = {scan.source.name: [field for _, field in scan.fields] for scan in scans(found.tree)}
+    assert read == {"orders": ["id", "customer", "amount"], "items": ["line"]}
+
+
+def test_a_key_is_named_as_in_the_tree() -> None:
+    (scan,) = scans(_analysed("select amount from orders").tree)
+    assert scan.key == tuple(name for name, field in scan.fields if field == "id")
+
+
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_every_source_and_every_projection_keeps_a_column(every: int) -> None:
+    for sql in QUERIES[::every]:
+        for node in (node for plan in _plans(_analysed(sql).tree) for node in walk(plan)):
+            assert columns(node) or not isinstance(node, Scan | Project | UnionAll), (sql, node)
+
+
+def _plans(tree: Node) -> Iterator[Node]:
+    """A tree, and what its maintenance executes whatever changes and whatever its key is."""
+    yield tree
+    for source in {scan.source for scan in scans(tree)}:
+        for key in (columns(tree)[:1], columns(tree)):
+            with suppress(NotMaintained):
+                plan = maintain(tree, key, frozenset({source}))
+                yield from [plan.changes] if isinstance(plan, Deltas) else [plan.affected, plan.new]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        OneRow(),
+        Filter(OneRow(), exp.true()),
+        Aggregate(OneRow(), (), ()),
+        Project(OneRow(), ()),
+        Given("rows_at_hand", ()),
+        Scan(TableName(CATALOG, SCHEMA, "settings"), ()),
+    ],
+)
+def test_rows_without_columns_are_still_rows(node: Node, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("create or replace temp view rows_at_hand as select 1 as one")
+    assert sum(rows(con, render(node)).values()) == 1
+
+
+def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
+    found = _analysed("select * from values (1, 'a'), (2, null)")
+    assert [name for name, _ in found.outputs] == ["col1", "col2"]
+
+
+def test_no_name_stands_for_two_columns() -> None:
+    sql = "with t as (select id, amount + 1 as b from orders) select x.b, y.b as c from t x join t y on x.id = y.id"
+    found = _analysed(sql)
+    names = [name for scan in scans(found.tree) for name, _ in scan.fields]
+    assert len(names) == len(set(names))
+    assert [name for name, _ in found.outputs] == ["b", "c"]
+
+
+def test_a_view_completes_names_by_its_own_levels() -> None:
+    relations = {"other.place.t": Relation((Column("a", "int"),)), "lake.raw.t": Relation((Column("b", "int"),))}
+    found = analyse("select * from other.place.v", relations, {"other.place.v": "select * from t"}, CATALOG, SCHEMA)
+    assert [str(scan.source) for scan in scans(found.tree)] == ["other.place.t"]
+    assert [name for name, _ in found.outputs] == ["a"]
+
+
+def test_a_view_hides_no_named_query_and_sees_none() -> None:
+    found = analyse("with orders as (select id from items) select p.id from paid p", RELATIONS, VIEWS, CATALOG, SCHEMA)
+    assert [scan.source.name for scan in scans(found.tree)] == ["orders"]
+
+
+def test_names_are_found_in_any_case_and_keep_the_spelling_of_the_table() -> None:
+    (scan,) = scans(_analysed("select ID from LAKE.RAW.ORDERS").tree)
+    assert scan.source == TableName("lake", "raw", "orders")
+
+
+def test_fields_of_structs_are_reached_through_their_column() -> None:
+    relations = {"lake.raw.t": Relation((Column("s", "struct<a:struct<b:int>>"), Column("t", "int")))}
+    found = analyse("select s.a.b, t.s.a as c, t from t", relations, {}, CATALOG, SCHEMA)
+    assert [name for name, _ in found.outputs] == ["b", "c", "t"]
+    assert len(scans(found.tree)[0].fields) == 2
+
+
+def test_every_partition_is_a_window_of_its_own() -> None:
+    sql = (
+        "select sum(amount) over (partition by customer, state) as a, max(id) over (partition by state, customer) as b,"
+        " count(*) over () as c from orders"
+    )
+    found = [node for node in walk(_analysed(sql).tree) if isinstance(node, Window)]
+    assert sorted(len(node.partition) for node in found) == [0, 2]
+
+
+def test_commas_become_joins_under_their_conditions() -> None:
+    sql = "select name from customers c, items i, orders o where o.id = i.id and c.customer = o.customer and price > 1"
+    joins = [node for node in walk(_analysed(sql).tree) if isinstance(node, Join)]
+    assert [isinstance(join.on, exp.EQ) for join in joins] == [True, True]
+
+
+def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
+    found = _analysed("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
+    (aggregate,) = [node for node in walk(found.tree) if isinstance(node, Aggregate)]
+    assert len(aggregate.aggregates) == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept"),
+    [
+        ("select id, x from orders lateral view stack(2, id, amount) s as x", "LATERAL VIEW STACK(2,"),
+        ("select id, x from orders lateral view inline_outer(pairs) s as x, y", "LATERAL VIEW OUTER INLINE("),
+        ("select explode_outer(tags) as x from orders", "LATERAL VIEW OUTER EXPLODE("),
+        ("select posexplode_outer(tags) as (p, x) from orders", "LATERAL VIEW OUTER POSEXPLODE("),
+        ("select stack(2, id, amount) as (x) from orders", "LATERAL VIEW STACK(2,"),
+        ("select date_trunc('MM', made) as m from orders", "DATE_TRUNC('MM',"),
+        ("select dateadd(day, 1, made) as m from orders", "DATEADD(day, 1,"),
+        (
+            "select percentile_cont(0.5) within group (order by id) as m from orders",
+            "PERCENTILE_CONT(0.5) WITHIN GROUP",
+        ),
+        ("select array(id, amount)[0] as m from orders", "ARRAY(`id"),
+        ("select listagg(amount) as m from orders", "LISTAGG(`amount#2`) "),
+        ("select percentile(amount, 0.5, id) as m from orders", "PERCENTILE(`amount#2`, 0.5, `id#0`)"),
+        ("select max_by(amount, id) as m from orders", "MAX_BY(`amount#2`, `id#0`)"),
+        ("select max(struct(amount, o.id)).id as m from orders o", "STRUCT(`amount#2` AS `amount`, `id#0` AS `id`)"),
+        ("select first(amount, true) as m from orders", "IGNORE NULLS"),
+    ],
+)
+def test_functions_are_written_back_as_they_were(sql: str, kept: str) -> None:
+    orders = RELATIONS["lake.raw.orders"]
+    more = (Column("pairs", "array<struct<a:int,b:int>>"), Column("made", "date"))
+    relations = {"lake.raw.orders": Relation((*orders.columns, *more), orders.key)}
+    assert kept in render(analyse(sql, relations, {}, CATALOG, SCHEMA).tree)
+
+
+@pytest.fixture(scope="module")
+def tpch() -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]]:
+    with connect() as con:
+        queries = load_tpch(con, 0.01)
+        for (name,) in con.execute("select table_name from information_schema.tables").fetchall():
+            _spread(con, name)
+        yield con, queries
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, 23))
+def test_a_tree_has_the_rows_of_its_query_in_tpch(
+    number: int, tpch: tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]
+) -> None:
+    con, queries = tpch
+    parsed = sqlglot.parse_one(queries[number - 1], dialect="duckdb")
+    parsed.set("limit", None)
+    found = analyse(parsed.sql(dialect="spark"), _tpch_relations(con), {}, CATALOG, SCHEMA)
+    con.execute("pragma enable_optimizer")
+    expected = fetch(con, parsed.sql(dialect="duckdb"))
+    con.execute("pragma disable_optimizer")
+    assert rows(con, _shown(found)) == expected
+
+
+def _tpch_relations(con: duckdb.DuckDBPyConnection) -> dict[str, Relation]:
+    """What the standard says of its tables: types, and that nothing is null."""
+    found: dict[str, list[Column]] = {}
+    listed = con.execute("select table_name, column_name, data_type from information_schema.columns").fetchall()
+    for table, name, of_type in listed:
+        found.setdefault(table, []).append(Column(name, exp.DataType.build(of_type, dialect="duckdb").sql("spark")))
+    return {
+        f"{CATALOG}.{SCHEMA}.{table}": Relation(tuple(own), not_null=tuple(part.name for part in own))
+        for table, own in found.items()
+    }

@@ -1,0 +1,125 @@
+"""Plans over parts of their sources that have what is wanted of them and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from arctic_runtime.ivm.algebra.conditions import conjunction, same
+from arctic_runtime.ivm.algebra.tree import Filter, Given, Image, Join, Node, Scan, SemiJoin, columns, scans, walk
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted, sliced
+from arctic_runtime.ivm.rules.apply import delta, touched
+from arctic_runtime.ivm.rules.terms import present
+from tests.unit.ivm import duck
+from tests.unit.ivm.trees import HEAP, ONE, SEEDS, SOURCES, TWO, Bag, cases, condition, netted, rows, store
+
+SOURCE = {source.name: source for source in SOURCES}
+
+TO_ONE = Join("inner", TWO.scan("t"), ONE.scan("o"), condition("`t.a` = `o.id`"))
+ALL = frozenset(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duck.connect() as connection:
+        yield connection
+
+
+def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
+    """The tree over its parts, which are loaded."""
+    (found,), parts = sliced((tree,), [source.name for source in SOURCES])
+    for part in parts:
+        for image, name in part.images.items():
+            store(con, name, SOURCE[part.source].fields, _least(con, part, image))
+    return found
+
+
+def _least(con: duckdb.DuckDBPyConnection, part: Slice, image: Image) -> Bag:
+    source = SOURCE[part.source]
+    whole = Scan(source.name, tuple((name, name) for name in source.fields), source.key, image)
+    needed = whole if part.condition is None else Filter(whole, part.condition)
+    found = {row for one in part.wanted for row in rows(con, _found(needed, one))}
+    return Counter({row: copies for row, copies in rows(con, whole).items() if row in found})
+
+
+def _found(whole: Scan, one: Wanted) -> Node:
+    pairs = zip(one.fields, columns(one.values), strict=True)
+    return SemiJoin("semi", whole, one.values, conjunction(same(*pair, one.null_safe) for pair in pairs))
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_parts_are_enough_for_what_came_and_went(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
+    for case in cases(con, seed, linear):
+        if case.changed:
+            found = over_least_parts(con, present(delta(case.tree, case.changed)))
+            assert netted(case.rows(found)) == case.difference, case.tree
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_parts_are_enough_for_what_is_touched(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+    for case in cases(con, seed):
+        if case.changed:
+            names = case.names()
+            tree = present(touched(case.tree, names, case.changed))
+            assert set(case.rows(over_least_parts(con, tree))) == set(case.rows(tree)), case.tree
+
+
+def read(tree: Node) -> list[str]:
+    """The images and the parts that a tree reads, in order."""
+    found = (node for node in walk(tree) if isinstance(node, Scan | Given))
+    return [node.name if isinstance(node, Given) else f"{node.source.name} {node.image}" for node in found]
+
+
+def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:
+    tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` = `h.a`"))
+    (found,), (part,) = sliced((present(delta(tree, ALL)),), (TWO.name,))
+    assert {(one.fields, *read(one.values)) for one in part.wanted} == {(("a",), "one delta"), (("b",), "heap delta")}
+    assert [scan.image for scan in scans(found) if scan.source == TWO.name] == ["delta"]
+    assert part.changes is None
+    assert part.whole.fields == (("id", "id"), ("a", "a"), ("b", "b"))
+
+
+def test_what_is_found_by_a_key_is_told_without_the_partners_of_the_rows_that_tell_it() -> None:
+    tree = Join(
+        "inner", Join("inner", HEAP.scan("h"), TWO.scan("t"), condition("`h.b` = `t.b`")), ONE.scan("o"), ON_KEY
+    )
+    _, parts = sliced((present(delta(tree, ALL)),), (HEAP.name, ONE.name))
+    assert [part.source.name for part in parts] == ["heap", "one"]
+    assert {tuple(read(one.values)) for one in parts[1].wanted} == {("heap delta", parts[0].images["new"])}
+
+
+ON_KEY = condition("`h.a` = `o.id`")
+
+
+def test_rows_that_are_read_whatever_has_changed_are_not_parted() -> None:
+    tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` < `h.a`"))
+    plan = present(delta(tree, ALL))
+    assert sliced((plan,), (HEAP.name,)) == ((plan,), ())
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "common"),
+    [
+        ("`t.b` > 1", "`u.b` > 1", "`b` > 1"),
+        ("`t.b` > 1 and `t.id` = 2", "`u.id` = 2 and `u.a` = 1", "`id` = 2"),
+        ("`t.b` > 1", "`u.b` > 2", None),
+        ("`t.b` > 1", "true", None),
+        ("`t.b` like 'a%' and `t.a` = 1", "`u.b` like 'a%' and `u.a` = 1", "`a` = 1"),
+        (
+            "`t.b` between 1 and cast('2' as int)",
+            "`u.b` between 1 and cast('2' as int)",
+            "`b` BETWEEN 1 AND CAST('2' AS INT)",
+        ),
+        ("cast(length(`t.b`) as int) > 1", "cast(length(`u.b`) as int) > 1", None),
+    ],
+)
+def test_of_a_part_no_rows_are_needed_that_no_reading_lets_through(own: str, others: str, common: str | None) -> None:
+    one, other = Filter(TWO.scan("t"), condition(own)), Filter(TWO.scan("u"), condition(others))
+    first = Join("inner", one, ONE.scan("o"), condition("`t.a` = `o.id`"))
+    tree = Join("inner", first, other, condition("`o.id` = `u.a`"))
+    _, (part,) = sliced((present(delta(tree, frozenset({ONE.name}))),), (TWO.name,))
+    assert (None if part.condition is None else part.condition.sql(dialect="spark")) == common

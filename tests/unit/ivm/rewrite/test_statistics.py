@@ -1,0 +1,180 @@
+"""About how many rows the parts of a plan have, and which of them are sent to all tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Given,
+    Image,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    Side,
+    UnionAll,
+    columns,
+)
+from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
+from arctic_runtime.ivm.rewrite.statistics import MOVED_ROWS, SENT_BYTES, SENT_ROWS, Extent, Sizes
+from arctic_runtime.model.names import TableName
+from tests.unit.ivm.trees import condition
+
+ORDERS, LINES, NOTES = (TableName("lake", "raw", name) for name in ("orders", "lines", "notes"))
+SIZES = Sizes(
+    {ORDERS: Extent(15_000_000, 1_000, 8), LINES: Extent(60_000_000, 5_000, 8), NOTES: Extent(9_000_000, 100, 8)}
+)
+
+
+def orders(image: Image = "new", alias: str = "o") -> Scan:
+    return Scan(ORDERS, ((f"{alias}.id", "id"), (f"{alias}.on", "on")), (f"{alias}.id",), image)
+
+
+def lines(image: Image = "new") -> Scan:
+    return Scan(LINES, (("l.order", "order"), ("l.line", "line"), ("l.price", "price")), ("l.order", "l.line"), image)
+
+
+NOTE = Scan(NOTES, (("n.order", "order"), ("n.text", "text")))
+COMPUTED = Project(lines(), (("x", condition("`l.order` + 1")),))
+OF_ORDER = condition("`l.order` = `o.id`")
+TWO_KEYS = Given("keys", ("k",))
+
+
+def joined(left: Node, right: Node, kind: str = "inner") -> Join | SemiJoin:
+    if kind in ("semi", "anti"):
+        return SemiJoin(kind, left, right, OF_ORDER)  # type: ignore[arg-type]
+    return Join(kind, left, right, OF_ORDER)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tree", "rows"),
+    [
+        (orders(), 15_000_000),
+        (orders("pair"), 1_000),
+        (orders("delta"), 2_000),
+        (orders("either"), 15_002_000),
+        (OneRow(), 1),
+        (Aggregate(lines(), (), ()), 1),
+        (Aggregate(lines("pair"), ("l.line",), ()), 5_000),
+        (Filter(Distinct(Project(lines("pair"), (("x", condition("`l.price` + 1")),))), condition("x > 1")), 5_000),
+        (Explode(orders("pair"), condition("explode(array(1, 2))"), ("e",), False), inf),
+        (UnionAll((orders("pair"), orders("delta")), ("a", "b")), 3_000),
+        (SetOperation("except", False, orders("pair"), orders(), ("a", "b")), 1_000),
+        (SetOperation("intersect", False, orders(), orders("delta"), ("a", "b")), 2_000),
+        (TWO_KEYS, 2),
+        (Given("unheard of", ("k",)), inf),
+        (NOTE, 9_000_000),
+        (replace(NOTE, source=TableName("lake", "raw", "unheard_of")), inf),
+    ],
+)
+def test_rows_follow_from_those_of_the_sources(tree: Node, rows: float) -> None:
+    assert SIZES.with_given("keys", 2).rows(tree) == rows
+
+
+@pytest.mark.parametrize(
+    ("tree", "rows"),
+    [
+        (joined(lines("pair"), orders()), 5_000),
+        (joined(lines(), orders("pair")), 4_000),
+        (joined(lines("pair"), orders("pair")), 4_000),
+        (joined(lines("pair"), orders(), "left"), 5_000),
+        (joined(lines(), orders("pair"), "left"), 60_000_000),
+        (joined(lines("pair"), orders(), "full"), inf),
+        (joined(lines(), orders("pair"), "semi"), 4_000),
+        (joined(lines("pair"), orders(), "semi"), 5_000),
+        (joined(lines(), orders("pair"), "anti"), 60_000_000),
+        (Join("inner", orders("pair"), NOTE, condition("`o.id` = `n.order`")), 1_000),
+        (Join("inner", orders("pair"), NOTE, condition("`o.on` = `n.order`")), inf),
+        (Join("inner", orders("pair"), lines(), None), inf),
+        (Join("inner", orders("pair"), COMPUTED, condition("`o.id` = x")), 4_000),
+    ],
+)
+def test_a_row_has_as_many_partners_as_the_rows_of_a_keyed_source_have_on_average(tree: Node, rows: float) -> None:
+    """Of columns that are nobody's key nothing is known; what is computed may be compared to a key."""
+    assert SIZES.rows(tree) == rows
+
+
+def test_partners_are_counted_through_other_joins() -> None:
+    """The rows of each line are those of its order, however few of them are read."""
+    some = SemiJoin(
+        "semi", lines(), Project(orders("pair", "p"), (("k", condition("`p.id`")),)), condition("`l.order` = k")
+    )
+    assert SIZES.rows(some) == 4_000
+    assert SIZES.rows(joined(some, orders("pair"))) == 4_000
+    lined = Join("inner", orders("new", "p"), some, condition("`p.id` = `l.order`"))
+    assert SIZES.rows(lined) == 4_000
+
+
+@pytest.mark.parametrize(
+    ("tree", "sent"),
+    [
+        (joined(lines("pair"), orders()), "left"),
+        (joined(lines(), orders("pair")), "right"),
+        (joined(lines(), orders("pair"), "left"), "right"),
+        (joined(lines(), orders("pair"), "semi"), "right"),
+        (joined(lines(), orders("pair"), "anti"), "right"),
+        (joined(lines("pair"), orders(), "left"), None),
+        (joined(lines("pair"), orders(), "semi"), None),
+        (joined(lines("pair"), orders("pair"), "full"), None),
+        (joined(lines("pair"), orders("pair")), None),
+        (joined(lines(), orders()), None),
+        (Join("inner", lines(), orders("pair"), None), None),
+    ],
+)
+def test_the_side_with_few_rows_is_sent_where_an_engine_can_and_the_other_is_large(
+    tree: Node, sent: Side | None
+) -> None:
+    told = SIZES.told(tree)
+    assert isinstance(told, Join | SemiJoin)
+    assert told.sent == sent
+    assert replace(told, sent=None) == tree
+    assert columns(told) == columns(tree)
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "value_bytes", "is_sent"),
+    [
+        (SENT_ROWS, MOVED_ROWS + 1, 0, True),
+        (SENT_ROWS + 1, SENT_ROWS + 2, 0, False),
+        (10, MOVED_ROWS, 0, False),
+        (SENT_ROWS / 2, MOVED_ROWS + 1, SENT_BYTES / SENT_ROWS, True),
+        (SENT_ROWS / 2 + 1, MOVED_ROWS + 1, SENT_BYTES / SENT_ROWS, False),
+    ],
+)
+def test_what_is_sent_has_neither_many_rows_nor_many_bytes(
+    given: float, others: int, value_bytes: float, is_sent: bool
+) -> None:
+    sizes = Sizes({ORDERS: Extent(int(given), 0, value_bytes), LINES: Extent(others, 0, value_bytes)})
+    told = sizes.told(joined(lines(), orders()))
+    assert isinstance(told, Join)
+    assert (told.sent is not None) == is_sent
+
+
+def test_the_joins_below_are_told_as_well_and_engines_read_it() -> None:
+    tree = Join("inner", orders("pair", "p"), joined(lines("pair"), orders()), condition("`p.id` = `o.id`"))
+    told = render(SIZES.told(Distinct(tree)))
+    assert told.count("/*+ BROADCAST(l) */") == 1
+    assert render(tree).count("BROADCAST") == 0
+
+
+def test_a_part_has_as_many_rows_as_are_found_by_all_that_is_wanted() -> None:
+    keys = Project(orders("pair"), (("k", condition("`o.id`")),))
+    part = Slice(LINES, "part", (Wanted(("order",), keys, False),) * 2, (lines(),))
+    known = SIZES.with_part(part)
+    given = Given(part.images["new"], ("order", "line", "price"))
+    assert known.rows(given) == 8_000
+    assert known.rows(Join("inner", given, orders(), condition("`order` = `o.id`"))) == 8_000
+    told = known.told(Join("inner", given, orders(), condition("`order` = `o.id`")))
+    assert isinstance(told, Join)
+    assert told.sent == "left"

@@ -1,0 +1,136 @@
+"""Changes that no partner has are left out where a filtered source that is worth reading tells so."""
+
+from __future__ import annotations
+
+import pytest
+
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Given,
+    Join,
+    Node,
+    Project,
+    Scan,
+    SemiJoin,
+    UnionAll,
+    scans,
+    walk,
+)
+from arctic_runtime.ivm.rules.apply import delta, touched
+from arctic_runtime.ivm.rules.runtime_filters import Witness, Worth, reduced, witness
+from arctic_runtime.ivm.rules.terms import present
+from arctic_runtime.ivm.strategies.spool import shared
+from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
+
+L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
+SOME = Filter(R, condition("`r.b` = 1"))
+TO_SOME = condition("`l.a` = `r.id`")
+WORTH: Worth = {ONE.name: frozenset({TWO.name}), HEAP.name: frozenset({TWO.name})}
+GROUPS = Aggregate(H, ("h.a",), (("n", condition("count(*)")),))
+BY_GROUP = condition("`l.a` = `h.a`")
+MIDDLE = Join("inner", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`"))
+
+
+def reads(tree: Node) -> list[str]:
+    return sorted(f"{scan.source.name} {scan.image}" for scan in scans(tree))
+
+
+@pytest.mark.parametrize(
+    ("other", "on", "column"),
+    [
+        (SOME, "`l.a` = `r.id`", "r.id"),
+        (MIDDLE, "`l.a` = `r.id`", "r.id"),
+        (MIDDLE, "`l.a` = `m.b`", "r.id"),
+        (SemiJoin("semi", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`")), "`l.a` = `m.b`", "r.id"),
+        (Join("left", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`", "r.id"),
+        (SemiJoin("anti", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`", "r.id"),
+        (Aggregate(SOME, ("r.id",), ()), "`l.a` = `r.id`", "r.id"),
+        (Distinct(Project(SOME, (("k", condition("`r.a`")),))), "`l.b` > 0 and `l.a` <=> `k`", "r.a"),
+    ],
+)
+def test_a_filtered_source_that_has_all_values_of_the_other_side_is_a_witness(
+    other: Node, on: str, column: str
+) -> None:
+    assert witness(L, other, condition(on), WORTH) == Witness("l.a", SOME, column, "<=>" in on)
+    assert witness(L, other, condition(on), {}) is None
+    assert witness(L, other, condition(on), {ONE.name: frozenset({ONE.name})}) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "on"),
+    [
+        (R, "`l.a` = `r.id`"),
+        (SOME, "`l.a` > `r.id`"),
+        (Join("left", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`")), "`l.a` = `r.id`"),
+        (Join("left", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`")), "`l.a` = `m.b`"),
+        (SemiJoin("anti", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`")), "`l.a` = `m.b`"),
+        (Join("full", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`"),
+        (Join("inner", HEAP.scan("m"), SOME, condition("coalesce(`m.b`) = `r.id`")), "`l.a` = `m.b`"),
+        (Aggregate(SOME, ("r.id",), (("n", condition("count(*)")),)), "`l.a` = `n`"),
+        (Project(SOME, (("k", condition("`r.id` + 1")),)), "`l.a` = `k`"),
+    ],
+)
+def test_what_may_lack_values_of_the_other_side_is_no_witness(other: Node, on: str) -> None:
+    assert witness(L, other, condition(on), WORTH) is None
+
+
+@pytest.mark.parametrize("tree", [Join("inner", L, SOME, TO_SOME), SemiJoin("semi", L, SOME, TO_SOME)])
+def test_changes_are_left_out_that_have_no_partner(tree: Node) -> None:
+    changed = frozenset({ONE.name})
+    assert reads(present(touched(tree, ("l.id",), changed))) == ["one delta"]
+    assert reads(present(touched(tree, ("l.id",), changed, WORTH))) == ["one delta", "two new"]
+
+
+def test_a_witness_that_has_changed_too_tells_of_rows_that_it_had() -> None:
+    changed = frozenset({ONE.name, TWO.name})
+    found = present(touched(Join("inner", L, SOME, TO_SOME), ("l.a",), changed, WORTH))
+    assert reads(found) == ["one delta", "two delta", "two either"]
+
+
+@pytest.mark.parametrize("tree", [Join("left", L, SOME, TO_SOME), SemiJoin("anti", L, SOME, TO_SOME)])
+def test_rows_that_are_there_without_a_partner_are_not_left_out(tree: Node) -> None:
+    assert reads(present(touched(tree, ("l.id",), frozenset({ONE.name}), WORTH))) == ["one delta"]
+
+
+def test_groups_are_made_of_rows_that_a_witness_knows_partners_of() -> None:
+    tree = Join("left", Join("inner", L, SOME, TO_SOME), GROUPS, BY_GROUP)
+    found = reduced(tree, WORTH)
+    assert isinstance(found, Join)
+    groups = found.right
+    assert isinstance(groups, Aggregate)
+    assert [_without_names(part) for part in walk(groups)] == ["Aggregate", "SemiJoin", "h", "Project", "Filter", "r"]
+    assert found.left == tree.left
+    assert reduced(tree, {}) == tree
+
+
+def test_a_side_whose_rows_are_all_there_is_not_reduced() -> None:
+    tree = Join("left", GROUPS, SOME, condition("`h.a` = `r.id`"))
+    assert reduced(tree, WORTH) == tree
+    assert reduced(Join("inner", L, SOME, TO_SOME), WORTH) == Join("inner", L, SOME, TO_SOME)
+
+
+def test_what_several_terms_ask_a_witness_is_told_once() -> None:
+    groups = Aggregate(SemiJoin("semi", L, SOME, TO_SOME), ("l.a",), (("n", condition("count(*)")),))
+    plan = present(delta(groups, frozenset({ONE.name}), WORTH))
+    times = reads(plan).count("one delta")
+    assert times > 1
+    found, told = shared(plan)
+    assert [reads(one.rows) for one in told] == [["one delta", "two new"]]
+    assert [node.name for node in walk(found) if isinstance(node, Given)] == [told[0].name] * times
+    assert "one delta" not in reads(found)
+
+
+def test_what_is_asked_once_or_takes_more_than_changes_is_told_where_it_is_asked() -> None:
+    once = present(touched(Join("inner", L, SOME, TO_SOME), ("l.id",), frozenset({ONE.name}), WORTH))
+    assert shared(once) == (once, ())
+    left = Join("inner", HEAP.scan("m"), L, condition("`m.b` = `l.b`"))
+    by_rows = present(touched(Join("inner", left, SOME, TO_SOME), ("m.a", "l.a"), frozenset({ONE.name}), WORTH))
+    assert "heap new" in reads(by_rows)
+    twice = UnionAll((by_rows, by_rows), ("x", "y"))
+    assert shared(twice) == (twice, ())
+
+
+def _without_names(node: Node) -> str:
+    return node.fields[0][0].split(".")[0] if isinstance(node, Scan) else type(node).__name__

@@ -1,0 +1,44 @@
+"""Check constraints: read over the images of a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.checks import over
+from arctic_runtime.ivm.frontend.spark_sql import write
+
+NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("id > 0", "`a0` > 0"),
+        ("(ID >= 1) and `from` <> 'green'", "(`a0` >= 1) AND (`a1` <> 'green')"),
+        ("`a.b` is not null", "`a2` IS NOT NULL"),
+        ("`from` <> 'O''Brien' and id > -128Y", "(`a1` <> 'O''Brien') AND (`a0` > (-128Y))"),
+        ("date_add(hour, 1, at) > now()", "DATE_ADD(hour, 1, `a4`) > NOW()"),
+        ("`from` rlike r'\\d+'", "`a1` RLIKE r'\\d+'"),
+        ("at.city = 'id'", "`a4`.city = 'id'"),
+        ("exists(tags, id -> id > 0)", "EXISTS(`a3`, id -> id > 0)"),
+        ("from_unixtime(id) < '2030'", "FROM_UNIXTIME(`a0`) < '2030'"),
+    ],
+)
+def test_columns_have_their_other_names_and_nothing_else_changes(check: str, expected: str) -> None:
+    assert write(over(check, NAMES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("ide > 0", "found: ide\n  expected: one of id, from"),
+        ("id >", "is no predicate"),
+        ("id in (select id from other)", "reads more than one row"),
+        ("select 1", "is no predicate"),
+        ("drop table x", "is no predicate"),
+    ],
+)
+def test_what_is_no_predicate_over_a_row_is_refused(check: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        over(check, NAMES)

@@ -1,0 +1,380 @@
+"""Settling: base and view catch up with the change table, whoever died or raced on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.layout import LAYOUT, layout_text
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import REPAIRED, BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
+from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.decide import RUN
+from arctic_runtime.plan.reconcile import (
+    FOLD_COMMITS,
+    FOLD_FRACTION,
+    MERGED_ROWS,
+    MOST_RELAXED,
+    relaxation,
+    settle,
+    stale_branches,
+)
+
+TABLE = TableName("lake", "dwd", "orders")
+COLUMNS = (Column("id", "int"), Column("value", "int"))
+LONG_AFTER = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
+ON_WRITE = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id"))
+ON_READ = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id", merge="on_read"))
+MODELS = pytest.mark.parametrize("model", [ON_WRITE, ON_READ], ids=["on_write", "on_read"])
+
+
+def v(number: int) -> Version:
+    return Version("log", 100 + number, number)
+
+
+def a_log(*rows: int, run: bool = True) -> ChangeTableState:
+    """A change table whose commits, versions 1, 2, …, added so many rows each."""
+    summary = {RUN: "token"} if run else {}
+    commits = tuple(Commit(v(i), None, "append", n, 10 * n, summary, 0) for i, n in enumerate(rows, 1))
+    return ChangeTableState("log", COLUMNS, commits, {})
+
+
+def a_base(merged: Version | None, rows: int = 100, snapshot: int = 7) -> BaseState:
+    return BaseState("base", COLUMNS, snapshot, merged, rows, {})
+
+
+def a_view(base: int, merged: int, head: int, columns: tuple[Column, ...] = COLUMNS) -> ViewState:
+    return ViewState(columns, base, 100 + merged, 100 + head)
+
+
+def every(seconds: float, count: int = 10) -> list[Commit]:
+    """Commits of one row, so many seconds apart."""
+    return [Commit(v(i), None, "append", 1, 10, {}, round(1000 * seconds * i)) for i in range(2, 2 + count)]
+
+
+def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with() -> None:
+    """The base is one that a merge takes 20 seconds for."""
+    rows = 20 * MERGED_ROWS
+    found = [relaxation(rows, every(seconds)) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
+    assert found[:2] == [1.0, 1.0]
+    assert 1.0 < found[2] < 1.05
+    assert found[3:] == [2.0, 4.0, MOST_RELAXED]
+
+
+@pytest.mark.parametrize("pending", [[], every(1, 1), every(0), list(reversed(every(1)))])
+def test_where_times_tell_nothing_as_much_may_wait_as_ever(pending: list[Commit]) -> None:
+    assert relaxation(10**9, pending) == 1.0
+
+
+@pytest.mark.parametrize(("seconds", "folds"), [(60, True), (5, False)])
+def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: float, folds: bool) -> None:
+    for commits, expected in ((FOLD_COMMITS, folds), (2 * FOLD_COMMITS, True)):
+        log = ChangeTableState("log", COLUMNS, (a_log(5).commits[0], *every(seconds, commits)), {})
+        (step,) = settle(ON_READ, TableState(log, a_base(v(1), 20 * MERGED_ROWS)))
+        assert isinstance(step, MergeBase if expected else ReplaceView)
+
+
+@MODELS
+@pytest.mark.parametrize(
+    "state",
+    [
+        TableState(),
+        TableState(a_log()),
+        TableState(a_log(0, run=False)),
+        TableState(a_log(0, 5, run=False)),
+    ],
+    ids=["nothing there", "no snapshot", "just created", "no run yet"],
+)
+def test_before_the_first_run_nothing_follows(model: Model, state: TableState) -> None:
+    assert settle(model, state) == ()
+
+
+@MODELS
+def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
+    assert settle(model, TableState(a_log(0, 5, 0, 3, 0))) == (CreateBase(model.base, v(4), 80),)
+
+
+@MODELS
+def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
+    assert settle(model, TableState(a_log(0, 0))) == (CreateBase(model.base, v(1), 0),)
+
+
+def test_a_base_merged_on_write_is_merged_as_soon_as_it_is_behind() -> None:
+    steps = settle(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))))
+    assert steps == (MergeBase(TABLE, expected=7, start=v(1), end=v(4), commits=2),)
+
+
+@pytest.mark.parametrize("log", [a_log(5), a_log(5, 0, 0)])
+def test_where_nothing_is_behind_nothing_is_done(log: ChangeTableState) -> None:
+    assert settle(ON_WRITE, TableState(log, a_base(v(1)))) == ()
+    assert settle(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1))) == ()
+
+
+def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
+    assert settle(ON_WRITE, TableState(a_log(5), a_base(v(2)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "base_rows", "folds"),
+    [
+        ([25], 100, False),
+        ([26], 100, True),
+        ([13, 13], 100, True),
+        ([1], 0, True),
+        ([1] * (FOLD_COMMITS - 1), 10_000, False),
+        ([1] * FOLD_COMMITS, 10_000, True),
+        ([0, 1] * (FOLD_COMMITS - 1), 10_000, False),
+    ],
+)
+def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
+    rows: list[int], base_rows: int, folds: bool
+) -> None:
+    assert FOLD_FRACTION == 0.25
+    (step,) = settle(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)))
+    assert isinstance(step, MergeBase if folds else ReplaceView)
+    assert step.commits == len([n for n in rows if n])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        None,
+        a_view(6, 1, 3),
+        a_view(7, 0, 3),
+        a_view(7, 1, 2),
+        a_view(7, 1, 3, COLUMNS[:1]),
+        a_view(7, 1, 3, (COLUMNS[0], Column("old", "int"))),
+    ],
+    ids=["missing", "old base", "old start", "old head", "a column less", "a column renamed"],
+)
+def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewState | None) -> None:
+    steps = settle(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view))
+    assert steps == (ReplaceView(TABLE, base_snapshot=7, merged=v(1), head=v(3), commits=2),)
+
+
+@MODELS
+@pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
+def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
+    with pytest.raises(CorruptState, match="not known up to which version") as raised:
+        settle(model, TableState(a_log(5, 1), a_base(merged)))
+    assert "drop the base" in str(raised.value)
+
+
+def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
+    view, table = Stranger(TABLE, "view"), Stranger(TABLE, "table")
+    create = CreateBase(TABLE, v(1), 50)
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=view)) == (DropStranger(view), create)
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE, v(1), 50, replaces=True),)
+    assert settle(ON_READ, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE.base, v(1), 50),)
+    steps = settle(ON_READ, TableState(a_log(5), a_base(v(1)), stranger=table))
+    assert steps == (DropStranger(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
+    assert settle(ON_WRITE, TableState(a_log(0, run=False), stranger=view)) == ()
+
+
+# Branches.
+
+
+@MODELS
+@pytest.mark.parametrize("later", [0, 5])
+def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model: Model, later: int) -> None:
+    log = a_log(5, 0, later)
+    repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
+    log = replace(log, commits=(log.commits[0], repair, log.commits[2]))
+    (create,) = settle(model, TableState(log, a_base(v(1))))
+    assert isinstance(create, CreateBase)
+    assert (create.table, create.version, create.replaces) == (model.base, v(3 if later else 2), True)
+    view = a_view(7, create.version.sequence, create.version.sequence) if model is ON_READ else None
+    assert settle(model, TableState(log, a_base(create.version), view)) == ()
+
+
+def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
+    parents: dict[int, int | None] = {101: None, 102: 101}
+    refs = ({"main": 102, "arctic_a": 101, "arctic_b": 102}, parents, dict.fromkeys(parents, 0))
+    base = BaseState("base", COLUMNS, 102, v(1), 0, {}, *refs)
+    log = ChangeTableState("log", COLUMNS, (Commit(v(2), None, "append", 1, 1, {}, 0),), {}, *refs)
+    state = TableState(log, base)
+    expected = tuple(DropBranches(table, ("arctic_a",)) for table in (TABLE.changes, TABLE))
+    assert stale_branches(ON_WRITE, state, LONG_AFTER) == expected
+    assert stale_branches(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc)) == ()
+
+
+def test_without_relations_there_are_no_branches() -> None:
+    assert stale_branches(ON_WRITE, TableState(), LONG_AFTER) == ()
+
+
+# The whole, as a toy: what the steps do to a log, a base and a view, interleaved with crashes and races.
+
+
+class LostRace(Exception):
+    pass
+
+
+@dataclass
+class Toy:
+    """Change rows are (key, value), a value of None deletes; a base is kept at every snapshot it ever had."""
+
+    log: list[list[tuple[int, int | None]]] = field(default_factory=list)
+    bases: dict[int, tuple[dict[int, int], int]] = field(default_factory=dict)
+    base: int | None = None
+    view: ViewState | None = None
+
+    def observe(self) -> TableState:
+        base = None
+        if self.base is not None:
+            rows, merged = self.bases[self.base]
+            base = a_base(v(merged), len(rows), self.base)
+        return TableState(a_log(*map(len, self.log)), base, self.view)
+
+    def folded(self, start: int, end: int, rows: Mapping[int, int]) -> dict[int, int]:
+        """Rows with the commits after version `start` and up to `end` applied."""
+        result = dict(rows)
+        for commit in self.log[start:end]:
+            for key, value in commit:
+                result.pop(key, None)
+                if value is not None:
+                    result[key] = value
+        return result
+
+    def perform(self, step: Step) -> None:
+        match step:
+            case CreateBase(_, version):
+                if self.base is not None:
+                    raise LostRace
+                self._commit(self.folded(0, version.sequence, {}), version.sequence)
+            case MergeBase(_, expected, start, end, commits):
+                if self.base != expected:
+                    raise LostRace
+                rows, merged = self.bases[expected]
+                assert start == v(merged)
+                assert commits == len([c for c in self.log[merged : end.sequence] if c])
+                self._commit(self.folded(merged, end.sequence, rows), end.sequence)
+            case ReplaceView(_, base_snapshot, merged_to, head, commits):
+                assert commits == len([c for c in self.log[merged_to.sequence : head.sequence] if c])
+                self.view = ViewState(COLUMNS, base_snapshot, merged_to.snapshot, head.snapshot)
+            case _:
+                raise AssertionError(step)
+
+    def _commit(self, rows: dict[int, int], merged: int) -> None:
+        self.base = len(self.bases) + 1
+        self.bases[self.base] = (rows, merged)
+
+    def truth(self, version: int) -> dict[int, int]:
+        return self.folded(0, version, {})
+
+    def check_readers(self) -> None:
+        """At any moment, what can be read is the table as it was at some version."""
+        for rows, merged in self.bases.values():
+            assert rows == self.truth(merged)
+        if self.view is not None:
+            assert self.view.base_snapshot is not None
+            assert self.view.merged is not None
+            assert self.view.head is not None
+            rows, merged = self.bases[self.view.base_snapshot]
+            assert merged == self.view.merged - 100
+            head = self.view.head - 100
+            assert self.folded(merged, head, rows) == self.truth(head)
+
+    def read(self, model: Model) -> dict[int, int]:
+        if model.config.merge == "on_write":
+            assert self.base is not None
+            return self.bases[self.base][0]
+        assert self.view is not None
+        assert self.view.base_snapshot is not None
+        assert self.view.merged is not None
+        assert self.view.head is not None
+        rows, _ = self.bases[self.view.base_snapshot]
+        return self.folded(self.view.merged - 100, self.view.head - 100, rows)
+
+
+_commits = st.dictionaries(st.integers(0, 5), st.integers(0, 3) | st.none(), max_size=4).map(lambda d: list(d.items()))
+_events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash", "settle"])), max_size=25)
+
+
+def settled(toy: Toy, model: Model) -> None:
+    """As a run does it: observe, perform, observe again, until nothing is left."""
+    for _ in range(4):
+        steps = settle(model, toy.observe())
+        if not steps:
+            return
+        for step in steps:
+            toy.perform(step)
+            toy.check_readers()
+    raise AssertionError("settling does not end")
+
+
+def test_what_waits_on_read_is_merged_when_asked_for() -> None:
+    state = TableState(a_log(5, 1, 0), a_base(v(1)), a_view(7, 1, 2))
+    assert settle(ON_READ, state) == ()
+    assert settle(ON_READ, state, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
+    merged = TableState(a_log(5, 1), a_base(v(2), snapshot=8), a_view(8, 2, 2))
+    assert settle(ON_READ, merged, fold=True) == ()
+
+
+def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
+    """The rows of those that are gone are still there, perhaps more than one for a key."""
+    whole = a_log(5, 1)
+    assert (whole.begins, whole.count_after(None), whole.count_after(v(1))) == (True, 2, 1)
+    cut = replace(whole, commits=(replace(whole.commits[1], parent=101),))
+    assert (cut.begins, cut.count_after(None), cut.count_after(v(1)), cut.count_after(v(2))) == (False, 2, 2, 0)
+
+
+@MODELS
+def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_older(model: Model) -> None:
+    """Iceberg takes no table back to an older format version, not by replacing it either."""
+    older = replace(model, config=replace(model.config, format_version=2))
+    for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropBase", "CreateBase"])):
+        base = replace(a_base(v(1)), properties={LAYOUT: layout_text(then.config)})
+        found = settle(now, TableState(a_log(5), base))
+        assert [type(step).__name__ for step in found] == steps
+        assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
+
+
+def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_made() -> None:
+    older = replace(ON_WRITE, config=replace(ON_WRITE.config, format_version=2))
+    stranger = Stranger(TABLE, "table")
+    steps = (DropStranger(stranger), CreateBase(TABLE, v(1), 50))
+    assert settle(older, TableState(a_log(5), stranger=stranger)) == steps
+
+
+def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
+    log = a_log(0, 5, 3)
+    told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
+    (step,) = settle(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))))
+    assert step == CreateBase(TABLE, v(3), 12_345)
+
+
+@MODELS
+@settings(max_examples=40)
+@given(events=_events, chance=st.randoms(use_true_random=False))
+def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model, events: list[Any], chance) -> None:
+    toy = Toy([[]])
+    planned: list[Step] = []  # what other runs observed earlier and have yet to do
+    for event in events:
+        match event:
+            case "observe":
+                planned.extend(settle(model, toy.observe()))
+            case "act" if planned:
+                with contextlib.suppress(LostRace):
+                    toy.perform(planned.pop(chance.randrange(len(planned))))
+            case "crash":
+                planned.clear()
+            case "settle":
+                settled(toy, model)
+                assert toy.read(model) == toy.truth(len(toy.log))
+            case list():
+                toy.log.append(event)
+        toy.check_readers()
+    settled(toy, model)
+    assert toy.read(model) == toy.truth(len(toy.log))
+    assert settle(model, toy.observe()) == ()

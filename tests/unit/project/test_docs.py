@@ -1,0 +1,568 @@
+"""The documentation: its links lead somewhere, its examples are accepted, and its lists are the code's."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, get_args
+
+import jinja2
+import pytest
+import yaml
+
+from arctic_runtime.catalog import observe
+from arctic_runtime.catalog.partial_progress import RENEWED
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.rewrite.join_placement import Placement, describe_joins
+from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, maintain
+from arctic_runtime.model import layout, step, table
+from arctic_runtime.model.branch import ATTEMPT
+from arctic_runtime.model.columns import RESERVED, Column
+from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
+from arctic_runtime.model.expiry import AGES, TRIMMED
+from arctic_runtime.model.hash_tree import MAX_DEPTH
+from arctic_runtime.model.key import KEY_PROPERTY
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import REPAIRED
+from arctic_runtime.plan import (
+    base_rewrite as renewal,
+)
+from arctic_runtime.plan import (
+    bucket_resizing as relevel,
+)
+from arctic_runtime.plan import (
+    commit_groups as groups,
+)
+from arctic_runtime.plan import (
+    compaction,
+    cost,
+    decide,
+    expiry,
+    increment,
+)
+from arctic_runtime.plan import configure as configuration
+from arctic_runtime.plan import (
+    reconcile as settle,
+)
+from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
+from dbt.adapters.arctic.cli import _COMMANDS, _WITHOUT_MODELS, _parser
+from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
+from dbt.adapters.arctic.credentials import ArcticCredentials
+
+ROOT = Path(__file__).parents[3]
+PAGES = (ROOT / "README.md", ROOT / "sample_project" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MODELS = {file.stem for file in (ROOT / "sample_project" / "models").rglob("*.sql")}
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_MODEL = re.compile(r"`((?:ods|dwd|dws)_\w+)`")
+# Addresses of registries, folders of one machine and numbers of talks about the work have no place in a page.
+_UNWANTED = re.compile(
+    r"https?://\S+/simple\b|\bmaven\b|https?://repo|(?<![\w.~:/])/[a-z]+/\w|(?<!\w)#\d", re.IGNORECASE
+)
+
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+class Block(NamedTuple):
+    """A fenced block: the page that it is on, its language and its text."""
+
+    page: str
+    language: str
+    text: str
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(str(page.relative_to(ROOT)), language, text)
+        for page in PAGES
+        for language, text in _FENCE.findall(page.read_text())
+        if language in languages
+    ]
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a reader's Markdown viewer makes of the headings."""
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level or above."""
+    level = heading.split(" ", maxsplit=1)[0]
+    after = text.split(f"\n{heading}\n", 1)[1]
+    return re.split(rf"^#{{1,{len(level)}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """First cell without its backticks → the other cells, of every line of a table that begins with code."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] == "| `"]
+    return {cells[0].strip("`"): cells[1:] for cells in lines}
+
+
+def configurations(sql: str) -> Iterator[dict[str, Any]]:
+    """What the `config(…)` calls of a model set."""
+    found: list[dict[str, Any]] = []
+
+    def anything(*_: Any, **__: Any) -> str:
+        return "x"
+
+    def config(**given: Any) -> str:
+        found.append(given)
+        return ""
+
+    names: dict[str, Callable[..., str]] = dict.fromkeys(("ref", "source", "changes", "run_query"), anything)
+    jinja2.Environment(extensions=["jinja2.ext.do"]).from_string(sql).render(config=config, **names)
+    yield from found
+
+
+def targets(document: Any) -> Iterator[dict[str, Any]]:
+    """The targets of the profiles in a YAML document."""
+    for profile in document.values() if isinstance(document, dict) else ():
+        if isinstance(profile, dict) and "outputs" in profile:
+            yield from profile["outputs"].values()
+
+
+@pages
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    broken = []
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pages
+def test_pages_speak_of_the_project_alone(page: Path) -> None:
+    assert not _UNWANTED.findall(page.read_text())
+
+
+@pages
+def test_make_targets_exist(page: Path) -> None:
+    known = set(re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE))
+    code = "\n".join([*_CODE.findall(prose(page)), *(text for _, text in _FENCE.findall(page.read_text()))])
+    assert set(re.findall(r"(?:^|\n)make ([a-z][\w-]*)", code)) <= known
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = [page for entry in yaml.safe_load(read("mkdocs.yml"))["nav"] for page in entry.values()]
+    assert sorted(listed) == sorted(page.name for page in PAGES if page.parent == ROOT / "docs")
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {file.parent.name for file in (tmp_path / "site").glob("*/index.html")} >= {"concepts", "readers"}
+
+
+def test_pictures_are_described_and_used() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    for picture in (ROOT / "docs" / "images").glob("*.svg"):
+        assert f"images/{picture.name}" in text
+        assert "<title" in picture.read_text()
+
+
+@pytest.mark.parametrize("block", blocks("yaml", "yml", "json"), ids=lambda block: block.page)
+def test_data_examples_parse(block: Block) -> None:
+    assert json.loads(block.text) if block.language == "json" else yaml.safe_load(block.text)
+
+
+def test_profile_examples_are_accepted() -> None:
+    seen = 0
+    for block in blocks("yaml"):
+        for target in targets(yaml.safe_load(block.text)):
+            assert target.pop("type") == "arctic"
+            target.pop("threads", None)
+            data = ArcticCredentials.translate_aliases(target)
+            ArcticCredentials.validate(data)
+            assert ArcticCredentials.from_dict(data)
+            seen += 1
+    assert seen >= 4
+
+
+def test_model_examples_are_accepted() -> None:
+    seen = 0
+    for block in blocks("sql"):
+        for given in configurations(block.text):
+            assert given.pop("materialized") == "arctic"
+            configuration.configure(given, block.page)
+            seen += 1
+    assert seen >= 6
+
+
+def test_every_model_key_is_described_once_and_in_order() -> None:
+    described = section(read("docs/configuration.md"), "## Model keys")
+    keys = re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    assert keys == list(configuration.KEYS)
+
+
+def test_what_is_supported_now_is_what_the_code_allows() -> None:
+    described = rows(section(read("docs/configuration.md"), "## Model keys"))
+    for key, cells in described.items():
+        allowed = configuration._ONLY_ALLOWED.get(key)
+        expected = (
+            "yes" if allowed is None else "only " + ", ".join(f"`{v}`" for v in allowed) if allowed else "not yet"
+        )
+        assert cells[-1] == expected, key
+
+
+def test_values_and_defaults_are_the_codes() -> None:
+    described = rows(section(read("docs/configuration.md"), "## Model keys"))
+    defaults = table.ModelConfig(primary_key=())
+    for key, kind in (
+        ("merge", table.Merge),
+        ("input", table.Input),
+        ("refresh", table.Refresh),
+        ("on_match", table.OnMatch),
+        ("changelog", table.Changelog),
+        ("on_schema_change", table.OnSchemaChange),
+        ("on_configuration_change", table.OnConfigurationChange),
+    ):
+        assert _CODE.findall(described[key][0]) == [*get_args(kind)] or key == "on_schema_change"
+        assert set(_CODE.findall(described[key][0])) == set(get_args(kind))
+        assert described[key][1] == f"`{getattr(defaults, key)}`"
+
+
+def test_every_profile_key_is_described() -> None:
+    described = set(rows(section(read("docs/configuration.md"), "## Profile")))
+    assert described == {*PROFILE_KEYS, "type", "threads"} - {"database"}
+
+
+def test_reserved_names_are_told() -> None:
+    told = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
+    assert set(RESERVED) <= told
+
+
+def test_every_mode_and_reason_is_explained() -> None:
+    told = set(rows(section(read("docs/operations.md"), "## Run line and reasons")))
+    assert told == {*get_args(step.Mode), *get_args(step.Reason)}
+
+
+def test_every_way_to_refresh_is_explained() -> None:
+    told = section(read("docs/configuration.md"), "## Refresh")
+    assert set(rows(told)) == set(get_args(table.Refresh))
+
+
+def test_from_which_part_on_everything_is_computed_is_told() -> None:
+    assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
+    assert increment.LARGE_SOURCES == 1_000_000
+    assert increment.WITNESS_TIMES == 3
+    for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
+        told = " ".join(read(page).split())
+        for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
+            assert re.search(part, told), (page, part)
+    assert "no more than a third of the rows" in " ".join(read("docs/maintenance.md").split())
+
+
+def test_how_costs_are_estimated_is_told() -> None:
+    told = section(read("docs/maintenance.md"), "## Cost")
+    assert f"{cost.SCAN_SECONDS} s for each time" in told
+    full, followed = (f"{1e6 * cost.ROW_SECONDS[way]:g}" for way in ("full", "incremental"))
+    assert f"a million rows {full} s where everything is computed, and {followed} s where" in told
+    assert f"{cost.RUN_SECONDS} s for the run" in told
+    assert f"{1e6 * cost.CHANGE_SECONDS:g} s more for a million changes" in told
+    assert f"{1e6 * cost.AGAIN_SECONDS:g} s for each further time" in told
+    assert f"another {1e6 * cost.MERGED_SECONDS:g} s for a million changes" in told
+    assert f"than {cost.MANY_SCANS} tables more" in told
+    assert f"{cost.WORTH_SECONDS} s more than that" in told
+
+
+# How queries are kept, as the page on maintenance says: its examples are planned.
+
+SHOP = {
+    "lake.shop.orders": Relation(
+        (
+            Column("id", "bigint"),
+            Column("customer", "bigint"),
+            Column("amount", "bigint"),
+            Column("state", "string"),
+            Column("tags", "array<string>"),
+        ),
+        ("id",),
+    ),
+    "lake.shop.customers": Relation((Column("customer", "bigint"), Column("name", "string")), ("customer",)),
+    "lake.shop.lines": Relation((Column("id", "bigint"), Column("line", "int")), ("id", "line")),
+    "lake.shop.rates": Relation((Column("factor", "bigint"),)),
+}
+CHANGED = frozenset(TableName("lake", "shop", name) for name in ("orders", "customers", "lines"))
+BY_RUN = {
+    *("SELF_REFERENCE", "COST", "INCREMENT_FAILED", "TOO_COMPLEX", "SOURCE_UNKNOWN", "SOURCE_REPLACED"),
+    "SOURCE_REPAIRED",
+    "NOT_SAME_TO_SPARK",
+    "UPSTREAM_EXPIRED",
+}
+"""Reasons that no text of a query alone brings about."""
+
+
+def examples() -> dict[str, tuple[str, list[str]]]:
+    """First cell → the query, and the other cells, of the lines of the page's tables that have one."""
+    found = {}
+    for line in read("docs/maintenance.md").splitlines():
+        first, *cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else [""]
+        queries = [cell.strip("`") for cell in cells if re.match(r"`(select|with) ", cell)]
+        if queries:
+            found[first.strip("`") if first.strip("`") in get_args(step.Reason) else first] = (queries[0], cells)
+    return found
+
+
+def way(query: str, is_one_row: bool) -> str:
+    """How an example's result is kept; the reason where it is not."""
+    try:
+        analysed = analyse(query, SHOP, {}, "lake", "shop")
+        key = () if is_one_row else (analysed.outputs[0][1],)
+        facts = Facts(types=analysed.types)
+        return "joined" if isinstance(maintain(analysed.tree, key, CHANGED, facts), Deltas) else "units"
+    except NotMaintained as refused:
+        return refused.reason
+
+
+EXAMPLES = examples()
+WAYS = {name: cells for name, (_, cells) in EXAMPLES.items() if name not in get_args(step.Reason)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_maintenance_is_kept_or_refused_as_its_line_says(name: str) -> None:
+    query, cells = EXAMPLES[name]
+    assert way(query, name == "ONE_ROW") == (cells[1] if name in WAYS else name)
+
+
+def test_both_ways_of_maintenance_have_examples() -> None:
+    assert {cells[1] for cells in WAYS.values()} == {"joined", "units"}
+    assert len(WAYS) >= 15
+
+
+def test_every_reason_not_to_maintain_a_query_has_its_line() -> None:
+    told = section(read("docs/maintenance.md"), "## Reasons")
+    listed = re.findall(r"^\| `([A-Z_]+)` \|", told, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == reasons_in_code()
+    assert {name for name in listed if name not in EXAMPLES} == BY_RUN
+
+
+def reasons_in_code() -> set[str]:
+    """The reasons that plans of maintenance give; they ask for one with something that has changed."""
+    runtime = ROOT / "arctic_runtime"
+    judge = runtime / "spark" / "refresh" / "judge.py"
+    files = [judge, runtime / "plan" / "increment.py", *(runtime / "ivm").rglob("*.py")]
+    written = {word for file in files for word in re.findall(r'"([A-Z][A-Z_]+)"', file.read_text())}
+    return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
+
+
+def test_what_tables_keep_is_told_by_its_name() -> None:
+    told = set(re.findall(r"`(arctic\.[\w-]+)`", read("docs/architecture.md")))
+    assert told == {
+        *(
+            decide.RUN,
+            decide.MODE,
+            decide.REASON,
+            decide.CONSUMED,
+            decide.QUERY,
+            decide.SESSION,
+            decide.RESTORED,
+            decide.HIGH_MARK,
+            increment.CHANGELOG,
+            decide.STARTED,
+            decide.ESTIMATED,
+            DECLARED,
+            DECLARED_PARTS,
+            decide.TOTALS,
+            decide.NO_TOTALS,
+            decide.GIVEN_UP,
+            decide.JUDGED,
+            TRIMMED,
+            REPAIRED,
+            AGES,
+        ),
+        KEY_PROPERTY,
+        *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
+        *("arctic.table", "arctic.changes", RENEWED, ATTEMPT),
+    }
+
+
+def test_the_thresholds_of_merging_are_told() -> None:
+    text = " ".join(read("docs/concepts.md").split())
+    assert settle.FOLD_FRACTION == 0.25
+    assert "more than a quarter of the base's rows" in text
+    assert f"{settle.FOLD_COMMITS} commits or more" in text
+    assert f"up to {settle.MOST_RELAXED:g} times as much may wait" in text
+
+
+def test_thresholds_of_compaction_are_told() -> None:
+    told = rows(section(read("docs/configuration.md"), "## Compaction and retention"))
+    defaults = table.Compaction()
+    assert {name: float(cells[0]) for name, cells in told.items()} == {
+        name: getattr(defaults, name) for name in ("deleted_share", "small_files", "change_files")
+    }
+    text = " ".join(read("docs/operations.md").split())
+    mib = 1024 * 1024
+    assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
+    assert f"{groups.OPEN_BYTES // mib} MiB for a file to open" in text
+    assert f"A commit counts as {groups.COMMIT_BYTES // mib} MiB" in text
+    assert f"once {expiry.WORTH_EXPIRING} of its snapshots, and {expiry.WORTH_SHARE:.0%} of them, may go" in text
+    assert f"`retention: {{versions: {table.VERSIONS_SECONDS // 86_400}d}}`" in text
+    assert f"change rows of {renewal.RENEWED_SHARE:.0%} of the base's rows or more" in text
+    assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
+    assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
+    assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
+    assert f"`{RENEWAL_PREFIX}…`" in text
+    assert f"up to {groups.GROUP_NODES} nodes and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
+
+
+def test_limits_of_splitting_are_told() -> None:
+    text = " ".join(section(read("docs/operations.md"), "### Splitting nodes").split())
+    assert relevel.ABOUT_TO == 0.75
+    assert "three quarters of the limit in the mean" in text
+    assert (relevel.SMALLEST_SHARE, layout.SMALL_NODE_BYTES) == (16, 16 * 1024 * 1024)
+    assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
+
+
+def test_limits_of_scale_are_told() -> None:
+    text = " ".join(read("docs/scale.md").split())
+    most = layout.MAX_NODES * table.ModelConfig(()).node_bytes
+    assert f"{layout.MAX_NODES:,} at most: {most >> 40} TiB under one partition" in text
+    assert f"{MAX_DEPTH + 1} at the most" in text
+    assert f"until {settle.FOLD_COMMITS} commits are merged at once" in text
+
+
+def test_every_mode_of_compaction_is_explained() -> None:
+    told = section(read("docs/operations.md"), "### Compaction")
+    assert list(rows(told)) == [*get_args(CompactionMode)]
+
+
+def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
+    typed = [line for block in blocks("sh") for line in block.text.splitlines() if line.startswith("arctic ")]
+    assert {shlex.split(line)[1] for line in typed} == {*_COMMANDS, *_WITHOUT_MODELS}
+    for line in typed:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                _parser().parse_args(shlex.split(line)[1:])
+            except SystemExit:
+                pytest.fail(f"{line}: {said.getvalue()}")
+
+
+@pages
+def test_commands_named_in_the_text_exist(page: Path) -> None:
+    named = {code.split()[1] for code in _CODE.findall(prose(page)) if re.match(r"arctic [a-z]", code)}
+    assert named <= {*_COMMANDS, *_WITHOUT_MODELS}
+
+
+def test_the_readme_names_models_that_the_sample_has() -> None:
+    named = _MODEL.findall(section(read("README.md"), "## The sample project"))
+    assert sorted(named) == sorted(MODELS)
+
+
+def test_the_readmes_project_is_whole() -> None:
+    """Each file that it tells to write is there, and reads only what others of them make."""
+    text = read("README.md")
+    files = dict(re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    project, profile = yaml.safe_load(files["dbt_project.yml"]), yaml.safe_load(files["profiles.yml"])
+    assert project["profile"] in profile
+    sources = yaml.safe_load(files["models/sources.yml"])["sources"]
+    made = {(source["name"], entry["name"]) for source in sources for entry in source["tables"]}
+    models = {
+        Path(name).stem: sql for name, sql in files.items() if name.startswith("models/") and name.endswith("sql")
+    }
+    for sql in models.values():
+        assert set(re.findall(r"source\('(\w+)', '(\w+)'\)", sql)) <= made
+        assert set(re.findall(r"ref\('(\w+)'\)", sql)) <= set(models)
+
+
+def test_the_example_of_status_is_what_it_prints() -> None:
+    from arctic_runtime.operations.inspect import Consumer, Status, describe_status
+
+    printed = describe_status(
+        Status(
+            model="lake.ods.ods_flights",
+            built=True,
+            version="8035113349810045318",
+            changed_at="2026-11-21 04:10:07+00:00",
+            rows=26881,
+            files=8,
+            bytes=1934112,
+            nodes=1,
+            versions=7,
+            unmerged_commits=5,
+            unmerged_rows=6120,
+            consumers=(Consumer("lake.dwd.dwd_flights", 1, 1240),),
+        )
+    )
+    assert "\n".join(printed) in read("docs/operations.md")
+
+
+def test_the_example_of_a_tree_is_what_it_prints() -> None:
+    from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree
+
+    sizes = [
+        (0, 0, 614_210_118, 7, 0),
+        (1, 0, 181_411_002, 2, 2),
+        (1, 1, 432_799_116, 5, 1),
+        (2, 1, 214_904_871, 2, 2),
+        (2, 3, 215_002_300, 2, 2),
+    ]
+    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)))
+    assert "\n".join(printed) in read("docs/operations.md")
+
+
+def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    from arctic_runtime.model.version import Version, Window
+    from dbt.adapters.arctic import cli
+
+    def version(snapshot: int) -> Version:
+        return Version("uuid", snapshot, 1)
+
+    flights, airlines = "lake.ods.ods_flights", "lake.ods.airlines"
+    seed = version(4318843092418934071)
+    windows = {
+        airlines: Window(airlines, seed, seed),
+        flights: Window(flights, version(1203944718834410222), version(8035113349810045318)),
+    }
+    name = TableName("lake", "dwd", "dwd_flights")
+    known = {
+        flights: Relation((Column("flight_id", "string"), Column("carrier", "string")), ("flight_id",)),
+        airlines: Relation((Column("carrier", "string"), Column("name", "string"))),
+    }
+    sql = "select flight_id, name from ods.ods_flights f left join ods.airlines a on f.carrier = a.carrier"
+    analysed = analyse(sql, known, {}, "lake", "dwd")
+    changed = frozenset({TableName("lake", "ods", "ods_flights")})
+    key = (analysed.outputs[0][1],)
+    ways = maintain(analysed.tree, key, changed)
+    found = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
+    decision = decide.Decision("incremental", "CHANGES", windows, increment=found)
+    joins = describe_joins(analysed.tree, {TableName("lake", "ods", "ods_flights"): Placement("flight_id", (8,))})
+    steps = (step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),)
+    plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)
+    model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
+    desk = SimpleNamespace(
+        project=SimpleNamespace(one=lambda _: model),
+        options=SimpleNamespace(model="dwd_flights"),
+        run=lambda _: SimpleNamespace(explain=lambda: plan),
+    )
+    monkeypatch.setattr(cli, "asdict", lambda _: {})
+    printed = cli._explain(desk)  # type: ignore[arg-type]
+    assert "\n".join(printed.lines) in read("docs/operations.md")

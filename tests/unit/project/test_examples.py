@@ -1,0 +1,115 @@
+"""Examples of the documentation: commands are ones that can be typed, and models are SQL."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import sqlglot
+from dbt.cli.main import cli as dbt
+
+from dbt.adapters.arctic.cli import _parser
+from tests.unit.project.test_docs import ROOT, Block, blocks, read
+
+Arguments = list[str]
+
+
+def _dbt(arguments: Arguments) -> None:
+    """dbt's own parser takes it, and operations are macros that somebody has."""
+    with dbt.make_context("dbt", list(arguments), resilient_parsing=True) as context:
+        command = dbt.get_command(context, arguments[0])
+        assert command is not None
+        command.make_context(arguments[0], arguments[1:], parent=context)
+    if arguments[0] == "run-operation":
+        assert arguments[1] in MACROS
+
+
+def _python(arguments: Arguments) -> None:
+    option, module, *_ = arguments
+    assert option == "-m"
+    assert importlib.util.find_spec(module) is not None
+
+
+def _pip(arguments: Arguments) -> None:
+    assert arguments == ["install", "-c", "constraints.txt", "."]
+    assert (ROOT / "constraints.txt").exists()
+    assert (ROOT / "pyproject.toml").exists()
+
+
+def _make(arguments: Arguments) -> None:
+    targets = re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE)
+    assert [word for word in arguments if "=" not in word and word not in targets] == []
+
+
+def _arctic(arguments: Arguments) -> None:
+    _parser().parse_args(arguments)
+
+
+COMMANDS: Mapping[str, Callable[[Arguments], None]] = {
+    "arctic": _arctic,
+    "dbt": _dbt,
+    "make": _make,
+    "pip": _pip,
+    "python": _python,
+}
+"""First word → what has to hold of the others."""
+
+MACROS = {
+    name
+    for text in [
+        *(file.read_text() for file in (ROOT / "dbt" / "include").rglob("*.sql")),
+        *(block.text for block in blocks("sql")),
+    ]
+    for name in re.findall(r"{%-?\s*macro (\w+)", text)
+}
+
+
+def lines() -> list[str]:
+    """What shell blocks say to type, without what the shell leaves out."""
+    typed = [shlex.join(shlex.split(line, comments=True)) for block in blocks("sh") for line in block.text.splitlines()]
+    return sorted({line for line in typed if line})
+
+
+@pytest.mark.parametrize("line", lines())
+def test_a_command_of_the_documentation_can_be_typed(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBT_PROFILES_DIR", str(tmp_path))  # dbt asks that the folder is there
+    command, *arguments = shlex.split(line)
+    COMMANDS[command](arguments)
+
+
+def rendered(block: Block) -> str:
+    """A model as Spark gets it; nothing is left of a macro."""
+
+    def named(*parts: str) -> str:
+        return "_".join(parts)
+
+    names: dict[str, Any] = {"config": lambda **_: "", "run_query": named}
+    names |= dict.fromkeys(("ref", "source", "changes"), named)
+    environment = jinja2.Environment(extensions=["jinja2.ext.do"])
+    return environment.from_string(block.text).render(**names).strip()
+
+
+@pytest.mark.parametrize("block", blocks("sql"), ids=lambda block: block.page)
+def test_an_example_in_sql_is_a_query_that_spark_reads(block: Block) -> None:
+    text = rendered(block)
+    if not text:
+        assert "{% macro" in block.text
+        return
+    parsed = sqlglot.parse_one(text, read="spark")
+    assert isinstance(parsed, sqlglot.exp.Query)
+    assert parsed.named_selects
+
+
+def test_no_kind_of_example_is_left_unlooked_at() -> None:
+    """`python` is run by the tests of readers; pictures, output and settings of other engines have no language."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "sample_project" / "README.md"]
+    found = {kind for page in pages for kind in re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE)}
+    assert found <= {"sh", "sql", "yaml", "yml", "json", "python", "properties", "text"}

@@ -1,0 +1,92 @@
+"""The public surface: whoever changes it does so on purpose, here too; and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import arctic_runtime
+from arctic_runtime import errors
+
+ROOT = Path(arctic_runtime.__file__).parent
+ROOMS = ("catalog", "ivm", "model", "operations", "plan")
+"""Packages that work without Spark."""
+
+SURFACE_OF_IVM = (
+    "algebra.numbers",
+    "algebra.refusal",
+    "algebra.tree",
+    "algebra.unique",
+    "frontend.analyse",
+    "frontend.checks",
+    "frontend.functions",
+    "frontend.reads",
+    "frontend.spark_sql",
+    "outline",
+    "render",
+    "rewrite.bounds",
+    "rewrite.join_placement",
+    "rewrite.semi_join_reducers",
+    "rewrite.statistics",
+    "strategies.aggregate_state",
+    "strategies.determinism",
+    "strategies.maintain",
+    "strategies.pairs",
+    "strategies.spool",
+)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_names_its_modules(room: str) -> None:
+    package = importlib.import_module(f"arctic_runtime.{room}")
+    assert sorted(package.__all__) == submodules(room)
+
+
+def test_queries_are_maintained_through_few_modules() -> None:
+    """From outside only these modules of `ivm` are imported, and all of them are."""
+    outside = [file for file in ROOT.rglob("*.py") if ROOT / "ivm" not in file.parents]
+    used = {name for file in outside for name in imported(file) if name.startswith("arctic_runtime.ivm.")}
+    assert used == {f"arctic_runtime.ivm.{name}" for name in SURFACE_OF_IVM}
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file imports, or imports from."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                submodules = {f"{module}.{alias.name}" for alias in node.names}
+                found |= {name for name in submodules if (ROOT.parent / f"{name.replace('.', '/')}.py").exists()}
+                found |= {module} if (ROOT.parent / f"{module.replace('.', '/')}.py").exists() else set()
+            case ast.Import(names=names):
+                found.update(alias.name for alias in names)
+    return found
+
+
+def test_every_error_is_an_arctic_error_and_stands_in_the_tree() -> None:
+    tree = errors.__doc__ or ""
+    for name in errors.__all__:
+        assert issubclass(getattr(errors, name), errors.ArcticError)
+        assert name in tree
+
+
+def test_planning_and_observing_start_without_spark_and_without_dbt() -> None:
+    modules = [f"arctic_runtime.{room}.{name}" for room in ROOMS for name in submodules(room)]
+    code = (
+        f"import sys, {', '.join(modules)}\n"
+        "heavy = {'pyspark', 'py4j', 'dbt', 'pyarrow', 'pandas', 'sqlalchemy'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    assert done.stdout.strip() == "[]"
+
+
+def submodules(room: str) -> list[str]:
+    """The modules and packages right inside a package."""
+    return [module.name for module in pkgutil.iter_modules([str(ROOT / room)])]

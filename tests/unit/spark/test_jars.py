@@ -1,0 +1,148 @@
+"""The cache of JARs, and the search for a Java: nothing here starts one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.jars import Jar
+
+CONTENT = b"what the JAR must contain"
+JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+
+
+@pytest.fixture
+def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes | None], list[Path]]:
+    """Chooses what a resolution will deliver; returns the list of resolutions that have been run."""
+    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(jars, "JARS", (JAR,))
+
+    def deliver(content: bytes | None) -> list[Path]:
+        runs: list[Path] = []
+
+        def run(scratch: Path) -> str:
+            runs.append(scratch)
+            (scratch / "jars").mkdir()
+            if content is not None:
+                (scratch / "jars" / JAR.file_name).write_bytes(content)
+            return "unresolved dependency"
+
+        monkeypatch.setattr(jars, "_run_resolution", run)
+        return runs
+
+    return deliver
+
+
+def test_jars_are_resolved_once(resolve: Callable[[bytes | None], list[Path]]) -> None:
+    runs = resolve(CONTENT)
+    first = jars.jar_paths()
+    assert jars.jar_paths() == first
+    assert first[0].read_bytes() == CONTENT
+    assert len(runs) == 1
+    assert not runs[0].exists()
+
+
+def test_a_truncated_jar_is_resolved_again(resolve: Callable[[bytes | None], list[Path]]) -> None:
+    runs = resolve(CONTENT)
+    (path,) = jars.jar_paths()
+    path.write_bytes(CONTENT[:-1])
+    assert jars.jar_paths()[0].read_bytes() == CONTENT
+    assert len(runs) == 2
+
+
+def test_a_jar_with_other_contents_is_refused_and_not_kept(
+    resolve: Callable[[bytes | None], list[Path]],
+) -> None:
+    resolve(CONTENT.swapcase())
+    with pytest.raises(ConfigError, match=f"in place of {JAR.sha256}"):
+        jars.jar_paths()
+    assert not (jars.home() / "jars" / JAR.file_name).exists()
+
+
+def test_an_unresolved_jar_comes_with_what_spark_said(resolve: Callable[[bytes | None], list[Path]]) -> None:
+    resolve(None)
+    with pytest.raises(ConfigError, match=r"(?s)org\.example:thing:1\.0.*unresolved dependency"):
+        jars.jar_paths()
+
+
+def test_verifying_compares_contents_and_resolves_nothing(
+    resolve: Callable[[bytes | None], list[Path]],
+) -> None:
+    runs = resolve(CONTENT)
+    assert [(check.ok, check.found) for check in jars.verify_jars()] == [(False, None)]
+    assert runs == []
+    (path,) = jars.jar_paths()
+    assert [check.ok for check in jars.verify_jars()] == [True]
+    path.write_bytes(CONTENT.swapcase())
+    (check,) = jars.verify_jars()
+    assert not check.ok
+    assert check.expected == JAR.sha256
+
+
+def java_home(tmp_path: Path, version: str) -> Path:
+    executable = tmp_path / "bin" / "java"
+    executable.parent.mkdir()
+    executable.write_text("#!/bin/sh\nexit 1\n")
+    executable.chmod(0o755)
+    (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2"])
+def test_a_recent_java_is_found_without_starting_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
+    assert jars.find_java() == jars.Java((tmp_path / "bin" / "java").resolve(), version)
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21"])
+def test_an_old_java_is_refused_with_the_command_that_installs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
+    with pytest.raises(ConfigError) as refused:
+        jars.find_java()
+    assert version in str(refused.value)
+    assert jars.java_command() in str(refused.value)
+
+
+def test_a_missing_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="Java is missing"):
+        jars.find_java()
+
+
+def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
+    for age, name in enumerate(["c", "a", "b"]):
+        (tmp_path / f"{name}.log").touch()
+        os.utime(tmp_path / f"{name}.log", (1000 - age, 1000 - age))
+    jars.prune(tmp_path, "*.log", keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "c.log"]
+
+
+def test_a_start_marks_the_archive_that_it_uses_so_that_pruning_takes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
+    java = jars.Java(tmp_path / "java", "17.0.1")
+    mine, other = (jars.archive_path(java, [name]) for name in ("mine", "other"))
+    mine.parent.mkdir()
+    for age, file in enumerate([other, mine]):
+        file.touch()
+        os.utime(file, (1000 - age, 1000 - age))
+    assert jars.recorded_archive(java, ["mine"]) == mine
+    jars.prune(mine.parent, "*.jsa", keep=1)
+    assert mine.exists()
+    assert not other.exists()
+
+
+def test_without_an_archive_a_start_uses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
+    assert jars.recorded_archive(jars.Java(tmp_path / "java", "17.0.1"), []) is None
