@@ -32,7 +32,7 @@ _START = """
 import sys, time
 from pathlib import Path
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.spark.engine.session import SparkEnvironment
 began = time.perf_counter()
 SparkEnvironment(Profile.embedded(Path(sys.argv[1]))).session()
 print(time.perf_counter() - began)
