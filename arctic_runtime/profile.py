@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from urllib.parse import quote
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.thresholds import Thresholds
 
 Method = Literal["session", "connect"]
 Setting = str | int | float | bool
@@ -73,7 +74,8 @@ class Profile:
 
     `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
     method `connect`, where the server may have the catalog configured already. `settings` are further
-    Spark settings and win over every default. Raises ConfigError where the parts contradict.
+    Spark settings and win over every default. `thresholds` are those of everything that works with this profile; they
+    do not tell two profiles apart. Raises ConfigError where the parts contradict.
     """
 
     catalog: str = "lake"
@@ -82,6 +84,7 @@ class Profile:
     url: str | None = None
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
+    thresholds: Thresholds = field(default=Thresholds(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "catalog_properties", _texts(self.catalog_properties, "catalog_config"))

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from arctic_runtime.plan import decide
 from arctic_runtime.profile import KEPT, Profile
+from tests.thresholds import STEADY
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
 gc.set_threshold(100_000, 50, 50)
@@ -79,6 +81,7 @@ def embedded(spark_settings: dict[str, str], method: dict[str, Any]) -> Callable
     """Makes the profile of an embedded warehouse, for the Spark that the suites use."""
 
     def profile(warehouse: Path, **given: Any) -> Profile:
-        return Profile.embedded(warehouse, **{"settings": spark_settings, **method, **given})
+        profile = Profile.embedded(warehouse, **{"settings": spark_settings, **method, **given})
+        return replace(profile, thresholds=STEADY)
 
     return profile

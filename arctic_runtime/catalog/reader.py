@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.view.metadata import ViewMetadata
 
     from arctic_runtime.profile import Profile
+    from arctic_runtime.thresholds import Thresholds
 
 T = TypeVar("T")
 RelationKind = Literal["table", "view", "other"]
@@ -74,6 +75,10 @@ class CatalogReader:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self._opening = threading.Lock()
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.profile.thresholds
 
     @cached_property
     def reachable(self) -> bool:

@@ -19,7 +19,9 @@ from sqlglot import exp
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from dbt.adapters.arctic.connections.sessions import stop_all
+from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.impl import ArcticAdapter
+from tests.thresholds import STEADY, changed
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +38,23 @@ def suites_for_spark() -> Iterator[None]:
         patch.setattr(ArcticAdapter, "run_sql_for_tests", run_sql)
         patch.setattr(ProjectInfo, "get_tables_in_schema", tables_in_schema)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def steady_thresholds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArcticCredentials, "thresholds", STEADY)
+        yield
+
+
+@pytest.fixture
+def under(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Changes the thresholds of all later dbt commands of a test: `under(expiry={"snapshots": 1})`."""
+
+    def change(**groups: dict[str, Any]) -> None:
+        monkeypatch.setattr(ArcticCredentials, "thresholds", changed(ArcticCredentials.thresholds, **groups))
+
+    return change
 
 
 @pytest.fixture(scope="class")

@@ -27,7 +27,7 @@ print(SparkSession.builder.remote(sys.argv[1]).create().sql("select 40 + 2").col
 JOIN = """
 import json, sys
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.session import SparkEnvironment
+from arctic_runtime.spark.engine.session import SparkEnvironment
 environment = SparkEnvironment(Profile(**json.loads(sys.argv[1])))
 print(environment.session().range(3).count(), flush=True)
 sys.stdin.read()
@@ -72,8 +72,9 @@ def test_it_listens_on_no_other_address_than_the_loopbacks_first(running: Server
 
 @pytest.mark.slow
 def test_java_ends_with_it_however_it_ends_and_holds_up_no_client(running: Server, profile: Profile) -> None:
+    given = {name: value for name, value in asdict(profile).items() if name != "thresholds"}
     with subprocess.Popen(
-        [sys.executable, "-c", JOIN, json.dumps(asdict(profile))],
+        [sys.executable, "-c", JOIN, json.dumps(given)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

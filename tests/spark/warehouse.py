@@ -19,6 +19,7 @@ from arctic_runtime.spark.maintenance.verify import verify
 from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER
+from tests.thresholds import changed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,12 @@ class Warehouse:
 
     def sql_name(self, name: str) -> str:
         return quoted(*self.table(name).parts)
+
+    def under(self, **thresholds: Mapping[str, Any]) -> Warehouse:
+        """The same namespace with other thresholds, by group: `lake.under(pruning={"in_list_values": 0})`."""
+        profile = self.reader.profile
+        other = replace(profile, thresholds=changed(profile.thresholds, **thresholds))
+        return replace(self, reader=CatalogReader(other))
 
     # Sources
 

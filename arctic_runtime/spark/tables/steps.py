@@ -81,6 +81,7 @@ from arctic_runtime.spark.tables.frames import (
     read_table,
     uncompiled,
 )
+from arctic_runtime.thresholds import Thresholds
 
 _TABLE_DEFAULTS = {
     **KEPT_METADATA,
@@ -146,6 +147,10 @@ class Context:
     token: str
     now: datetime.datetime
     appended: Appended | None = None
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.reader.thresholds
 
 
 def perform(step: Step, context: Context) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import KEPT, Profile, masked, nearest
+from arctic_runtime.thresholds import Thresholds
 
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",
@@ -36,6 +37,9 @@ class ArcticCredentials(Credentials):
     master: str | None = None
     url: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
+
+    thresholds: ClassVar[Thresholds] = Thresholds()
+    """What every profile gets; not a key of a target."""
 
     _ALIASES: ClassVar[dict[str, str]] = {"catalog": "database"}
 
@@ -93,12 +97,12 @@ class ArcticCredentials(Credentials):
     def to_profile(self, base: Path) -> Profile:
         """The runtime's profile; a relative warehouse counts from `base`."""
         try:
-            return self._profile(base)
+            return replace(self._profile(base), thresholds=self.thresholds)
         except ConfigError as error:
             raise DbtRuntimeError(str(error)) from error
 
     def _profile(self, base: Path) -> Profile:
-        master = {} if self.master is None else {"master": self.master}
+        master = Profile.master if self.master is None else self.master
         if self.warehouse is not None:
             if self.url is not None and self.method == "session":
                 raise ConfigError("`url` is given, and `method` is session: write `method: connect`, or drop `url`")
@@ -108,7 +112,7 @@ class ArcticCredentials(Credentials):
                 settings=self.server_side_parameters,
                 method=self.method,  # type: ignore[arg-type]
                 url=self.url,
-                **master,
+                master=master,
             )
         return Profile(
             catalog=self.database,
@@ -116,7 +120,7 @@ class ArcticCredentials(Credentials):
             method=self.method,  # type: ignore[arg-type]
             url=self.url,
             settings=self.server_side_parameters,
-            **master,
+            master=master,
         )
 
 
