@@ -431,13 +431,13 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
     assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
     assert f"`{RENEWAL_PREFIX}…`" in text
-    assert f"up to {groups.GROUP_NODES} nodes and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
+    assert f"up to {groups.GROUP_NODES} file groups and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
 
 
 def test_limits_of_splitting_are_told() -> None:
-    text = " ".join(section(read("docs/operations.md"), "### Splitting nodes").split())
+    text = " ".join(section(read("docs/operations.md"), "### Bucket split and merge").split())
     assert relevel.ABOUT_TO == 0.75
-    assert "three quarters of the limit in the mean" in text
+    assert "three quarters of the limit on average" in text
     assert (relevel.SMALLEST_SHARE, layout.SMALL_NODE_BYTES) == (16, 16 * 1024 * 1024)
     assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
 
