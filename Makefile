@@ -22,7 +22,7 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: with the slow ones)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
-	@echo "make docs       these pages as a site, in site/"
+	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
 	@echo "make wheel      what is released, in dist/"
 	@echo "make bench      all benchmarks; one: python -m benchmarks NAME"
 	@echo "make clean      take away what was built here"
@@ -63,6 +63,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 docs: $(INSTALLED)
+	@$(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 wheel: $(INSTALLED)

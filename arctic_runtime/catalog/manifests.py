@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.observe import KIND
 from arctic_runtime.catalog.reader import CatalogReader, spark_type
-from arctic_runtime.ivm.rewrite.join_placement import NO_NODES, Placement
 from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.placement import NO_NODES, Placement
+from arctic_runtime.model.properties import KIND
 from arctic_runtime.model.table import Transform, Unit
 
 if TYPE_CHECKING:

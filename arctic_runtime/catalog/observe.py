@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, abandoned_branches
+from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_branches
 from arctic_runtime.model.columns import Column, Names, same_name
-from arctic_runtime.model.expiry import TRIMMED, VIEW_TAG_PREFIX, Snapshots, trimmed_until
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
-from arctic_runtime.model.key import KEY_PROPERTY, key_names
+from arctic_runtime.model.expiry import Snapshots, trimmed_until
+from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Savepoint
-from arctic_runtime.model.state import (
+from arctic_runtime.model.properties import (
+    AGGREGATE_STATE,
+    ATTEMPT,
+    BRANCH_PREFIX,
+    CLONE_KIND,
+    COMPACTED_UNTIL,
+    KIND,
+    MERGED,
+    PINNED_BASE,
+    PINNED_HEAD,
+    PINNED_MERGED,
+    PRIMARY_KEY,
     REPAIRED,
-    BaseState,
-    ChangeTableState,
-    Commit,
-    SourceState,
-    Stranger,
-    TableState,
-    ViewState,
+    RUN,
+    VIEW_TAG_PREFIX,
 )
+from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState, ViewState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
-from arctic_runtime.plan.decide import RUN, TOTALS, consumed, last_run
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -36,13 +43,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import IcebergType
-
-KIND = "arctic.kind"
-CLONE = "clone"
-MERGED = "arctic.merged"
-PINNED_BASE = "arctic.base-snapshot"
-PINNED_MERGED = "arctic.merged-snapshot"
-PINNED_HEAD = "arctic.changes-snapshot"
 
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
@@ -106,7 +106,7 @@ def _observed(reader: CatalogReader, name: TableName) -> tuple[SourceState | Non
         return _source(name, "table", own), None
     if view is not None and view.head is None:
         return None, None
-    source = _with_bases(reader, _source(name, "changes", changes), changes.properties.get(KEY_PROPERTY, ""), own)
+    source = _with_bases(reader, _source(name, "changes", changes), changes.properties.get(PRIMARY_KEY, ""), own)
     return source, merged or (_shown(source, view) if source is not None and view is not None else None)
 
 
@@ -131,7 +131,7 @@ def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
         base_snapshot=_number(properties.get(PINNED_BASE)),
         merged=_number(properties.get(PINNED_MERGED)),
         head=_number(properties.get(PINNED_HEAD)),
-        is_clone=properties.get(KIND) == CLONE,
+        is_clone=properties.get(KIND) == CLONE_KIND,
     )
 
 
@@ -280,7 +280,7 @@ def _stranger(
 
 def _totals(table: Table | None, last: Mapping[str, str] | None) -> int | None:
     """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
-    if table is None or last is None or TOTALS not in last:
+    if table is None or last is None or AGGREGATE_STATE not in last:
         return None
     written = (found for found in table.metadata.snapshots if _summary(found).get(RUN) == last[RUN])
     return next((snapshot.snapshot_id for snapshot in written), None)
@@ -383,7 +383,7 @@ def _commits(table: Table) -> Iterable[Commit]:
 def _commit(table: Table, snapshot: Snapshot) -> Commit:
     summary = _summary(snapshot)
     operation = _operation(snapshot)
-    if TRIMMED in summary:
+    if COMPACTED_UNTIL in summary:
         operation = "replace"  # What it took away had been replaced, and read by all.
     return Commit(
         version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.compaction import Begun, NodeRange, renewal_end
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import REWRITTEN
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
-
-RENEWED = "arctic.renewed"
-"""What a snapshot on such a branch says of the nodes that it wrote."""
 
 
 def observe_begun(reader: CatalogReader, name: TableName) -> tuple[Begun, ...]:
@@ -38,7 +36,7 @@ def _behind(table: Table, tip: int, head: int) -> Iterator[str]:
     at: int | None = tip
     while at is not None and at != head:
         snapshot = table.snapshot_by_id(at)
-        told = snapshot.summary.additional_properties.get(RENEWED) if snapshot and snapshot.summary else None
+        told = snapshot.summary.additional_properties.get(REWRITTEN) if snapshot and snapshot.summary else None
         yield told or "?"
         at = snapshot.parent_snapshot_id if snapshot else None
     yield "" if at == head else "?"

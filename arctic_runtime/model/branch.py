@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-BRANCH_PREFIX = "arctic_"
-
-ATTEMPT = "arctic.attempt"
-"""In the summary of each commit to such a branch: the attempt that made it."""
+from arctic_runtime.model.properties import BRANCH_PREFIX
 
 ABANDONED_MS = 24 * 60 * 60 * 1000
 """So long after main has left a branch behind nobody writes to it any more; a slow writer may until then."""

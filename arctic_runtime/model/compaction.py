@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BASE_REWRITE_PREFIX
 from arctic_runtime.model.table import Transform
 from arctic_runtime.model.version import Version
 
@@ -228,17 +229,14 @@ class Renew:
         return tuple(part for part in self.ranges if part not in self.done)
 
 
-RENEWAL_PREFIX = "arctic_renew_"
-
-
 def renewal_branch(expected: int, end: int) -> str:
     """The branch on which a base at one snapshot is merged to one change snapshot."""
-    return f"{RENEWAL_PREFIX}{expected}_{end}"
+    return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
 def renewal_end(branch: str, expected: int) -> int | None:
     """The change snapshot that a branch of a base is being merged to; None where it is no such branch of `expected`."""
-    start = f"{RENEWAL_PREFIX}{expected}_"
+    start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)
     return int(end) if branch.startswith(start) and end.isdecimal() else None
 

@@ -6,16 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import COMPACTED_UNTIL, VIEW_TAG_PREFIX
 from arctic_runtime.model.version import Version
-
-TRIMMED = "arctic.trimmed"
-"""A property of a change table: up to which commit rows have gone. Also in the summary of the snapshot that did it."""
-
-AGES = "arctic.ages"
-"""A property of a change table: when some of the commits were made whose snapshots are gone."""
-
-VIEW_TAG_PREFIX = "arctic_view_"
-"""How tags of a base begin that keep the snapshot that its view reads."""
 
 
 @dataclass(frozen=True)
@@ -123,4 +115,4 @@ def read_ages(text: str | None) -> tuple[Age, ...]:
 
 def trimmed_until(properties: Mapping[str, str]) -> Age:
     """Up to which commit change rows of a table are no longer all there, by its properties."""
-    return next(iter(read_ages(properties.get(TRIMMED))), Age(0, 0))
+    return next(iter(read_ages(properties.get(COMPACTED_UNTIL))), Age(0, 0))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
-
-KEY_PROPERTY: Final = "arctic.primary-key"
 
 
 def key_text(key: Iterable[str]) -> str:

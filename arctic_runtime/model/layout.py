@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.model.hash_tree import MAX_DEPTH
+from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.table import Model, ModelConfig
-
-LAYOUT = "arctic.layout"
 
 SMALL_NODE_BYTES = 16 * 1024 * 1024
 MAX_NODES = 1 << MAX_DEPTH

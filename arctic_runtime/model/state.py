@@ -9,13 +9,8 @@ from typing import Literal
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.version import Version, Window
-
-REPAIRED = "arctic.repaired"
-"""In the summary of a commit: the promises that the table broke and that the commit restores.
-
-As a property of a change table: up to which sequence number its rows may break promises, which nothing mends.
-"""
 
 
 @dataclass(frozen=True)

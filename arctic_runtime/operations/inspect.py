@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from arctic_runtime.catalog.observe import last_consumed, observe_model, observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.properties import MODE, REASON, RUN
+from arctic_runtime.model.run_summary import consumed
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import decide as decisions
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
     state = observe_model(reader, model)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
-    runs = (commit for commit in reversed(state.changes.commits) if decisions.RUN in commit.summary)
+    runs = (commit for commit in reversed(state.changes.commits) if RUN in commit.summary)
     head = next(runs, state.changes.commits[-1])
     pending = state.changes.after(state.base.merged)
     summary = _base_summary(reader, model)
@@ -132,7 +133,7 @@ def describe_history(entry: HistoryEntry) -> str:
 
 
 def _is_run(commit: Commit) -> bool:
-    return decisions.RUN in commit.summary
+    return RUN in commit.summary
 
 
 def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
@@ -148,12 +149,12 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
 
 def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
     summary = commit.summary
-    read = decisions.consumed(summary)
+    read = consumed(summary)
     return HistoryEntry(
         version=str(commit.version.snapshot),
         at=_time(commit),
-        mode=summary.get(decisions.MODE, ""),
-        reason=summary.get(decisions.REASON, ""),
+        mode=summary.get(MODE, ""),
+        reason=summary.get(REASON, ""),
         rows=commit.rows,
         consumed={name: str(version.snapshot) for name, version in read.items()},
         savepoints=tuple(names),

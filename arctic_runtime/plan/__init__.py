@@ -9,7 +9,6 @@ __all__ = [
     "configure",
     "cost",
     "decide",
-    "declared",
     "expiry",
     "fingerprint",
     "hash_trees",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Trim, read_ages, trimmed_until
+from arctic_runtime.model.expiry import Age, Trim, read_ages, trimmed_until
+from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -59,7 +60,7 @@ def kept_ages(model: Model, state: TableState, gone: Collection[int]) -> tuple[A
 
 def _done(changes: ChangeTableState) -> Age:
     """Up to where it was done. The property says so before it is, so it stands only where no commit can say."""
-    told = [text for commit in changes.commits if (text := commit.summary.get(TRIMMED))]
+    told = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
     if told:
         return read_ages(told[-1])[0]
     return Age(0, 0) if changes.begins else trimmed_until(changes.properties)
@@ -67,7 +68,7 @@ def _done(changes: ChangeTableState) -> Age:
 
 def _known(changes: ChangeTableState) -> list[Age]:
     """When commits that brought rows were made, oldest first, as far as that is known."""
-    told = {age.sequence: age for age in read_ages(changes.properties.get(AGES))}
+    told = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
     told |= {of.version.sequence: Age(of.version.sequence, of.at_ms) for of in changes.commits if of.rows}
     return [told[sequence] for sequence in sorted(told)]
 

@@ -7,47 +7,29 @@ from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
-from arctic_runtime.model.key import KEY_PROPERTY, key_text
-from arctic_runtime.model.layout import LAYOUT, is_laid_out, layout_text
+from arctic_runtime.model.key import key_text
+from arctic_runtime.model.layout import is_laid_out, layout_text
 from arctic_runtime.model.names import TableName, changes_read
-from arctic_runtime.model.state import ChangeTableState, Commit, SourceState, TableState
+from arctic_runtime.model.properties import (
+    ESTIMATED,
+    GIVEN_UP,
+    JUDGED,
+    LAYOUT,
+    MODE,
+    NO_AGGREGATE_STATE,
+    PRIMARY_KEY,
+    QUERY,
+    SESSION,
+    STARTED,
+)
+from arctic_runtime.model.run_summary import consumed, last_load, last_run
+from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version, Window, decode_versions
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
 from arctic_runtime.plan.fingerprint import fingerprint, judged, what_changed
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
-
-RUN = "arctic.run"
-MODE = "arctic.mode"
-REASON = "arctic.reason"
-CONSUMED = "arctic.consumed"
-QUERY = "arctic.query"
-SESSION = "arctic.session"
-"""Which SQL settings the session really had, by `session_text`: a server may have some of its own."""
-
-HIGH_MARK = "arctic.high-mark"
-RESTORED = "arctic.restored"
-
-STARTED = "arctic.started"
-"""When a run began to compute, in milliseconds since 1970; its snapshot tells when it had ended."""
-
-ESTIMATED = "arctic.estimated"
-"""The seconds that were estimated for a run from what it read."""
-
-TOTALS = "arctic.totals"
-"""Which totals a run kept, by the plan's fingerprint; their snapshot has the same run's token."""
-
-NO_TOTALS = "arctic.no-totals"
-"""Which totals a run found that it can't keep, by the plan's fingerprint: later ones look for another way at once."""
-
-GIVEN_UP = "arctic.given-up"
-"""Why a run that set out to follow changes computed in full; later ones don't try again where that lasts."""
-
-JUDGED = "arctic.judged"
-"""What Spark was asked about, as `judged` gives it: it reads that as our parser does, unless the run has GIVEN_UP."""
-
-SCHEMA_ONLY = "schema-only"
 
 
 @dataclass(frozen=True)
@@ -111,13 +93,6 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
     return replace(decision, ways=estimates(upstreams.states, decision.windows, None, _rows(state), _past(state)))
 
 
-def last_load(changes: ChangeTableState | None) -> Commit | None:
-    """The newest run's commit that loaded data; None before the first."""
-    commits = changes.commits if changes else ()
-    runs = (commit for commit in reversed(commits) if RUN in commit.summary)
-    return next((commit for commit in runs if commit.summary.get(MODE) != SCHEMA_ONLY), None)
-
-
 def holds_nothing(model: Model, state: TableState) -> bool:
     """Whether a new table could stand in a table's place without a loss: no row, ever, and no event that was read."""
     changes, base = state.changes, state.base
@@ -125,22 +100,6 @@ def holds_nothing(model: Model, state: TableState) -> bool:
         return False
     has_read = model.config.input == "changes" and last_load(changes) is not None
     return not has_read and (base is None or base.rows == 0)
-
-
-def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
-    """The summary of the newest run that loaded data; None before the first."""
-    last = last_load(changes)
-    return last.summary if last else None
-
-
-def said_again(summary: Mapping[str, str] | None, *keys: str) -> dict[str, str]:
-    """What a run told under these keys, as far as it did, for a later one to say as well."""
-    return {key: summary[key] for key in keys if key in summary} if summary else {}
-
-
-def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
-    """The offsets that a run recorded."""
-    return decode_versions(summary.get(CONSUMED)) if summary else {}
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
@@ -166,7 +125,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     if state.changes is None:
         return
     _check_layout(model, state)
-    key = state.changes.properties.get(KEY_PROPERTY, "")
+    key = state.changes.properties.get(PRIMARY_KEY, "")
     if key != key_text(model.config.primary_key):
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
@@ -302,7 +261,7 @@ def _follow(
 ) -> Decision:
     """How to follow what came, or why to compute in full."""
     try:
-        found = increment(model, upstreams, windows, _rows(state), last.get(NO_TOTALS, ""))
+        found = increment(model, upstreams, windows, _rows(state), last.get(NO_AGGREGATE_STATE, ""))
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:

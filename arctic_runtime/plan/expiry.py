@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.properties import RUN
+from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.changelog_compaction import is_due, kept_ages, trim
-from arctic_runtime.plan.decide import RUN, last_load
 
 WORTH_EXPIRING = 20
 """After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""

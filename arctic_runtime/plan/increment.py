@@ -22,7 +22,8 @@ from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Shared, shared
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import REPAIRED, SourceState
+from arctic_runtime.model.properties import CHANGELOG, REPAIRED
+from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import has_map, has_variant, read_type
 from arctic_runtime.model.version import Window
@@ -49,8 +50,6 @@ LAID_OVER_ROWS = 3_000_000
 """Of a table with more rows, and changes that are not merged, a plan's rows are found before changes are laid over."""
 WITNESS_TIMES = 3
 """A table is read to see which of many changes matter if the one that changed has at least so many times its rows."""
-CHANGELOG = "arctic.changelog"
-"""In the summary of a commit whose change rows do not tell what rows were before."""
 MOST_COMPARED = 1_000_000
 """Versions of a plain table with more rows are not compared: it costs as much as a query."""
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
+from arctic_runtime.model.properties import RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
 from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import RUN
 
 FOLD_FRACTION = 0.25
 """Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.branch import BRANCH_PREFIX
 from arctic_runtime.model.expiry import Snapshots
+from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.savepoint import Savepoint, Tag
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model

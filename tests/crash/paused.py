@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.branch import BRANCH_PREFIX
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.errors import DataError, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.plan.decide import GIVEN_UP
+from arctic_runtime.model.properties import GIVEN_UP
 from arctic_runtime.spark.refresh import compute
 from arctic_runtime.spark.refresh.compute import Computation, Computed
 from arctic_runtime.spark.refresh.run import Run

@@ -14,9 +14,9 @@ from arctic_runtime.ivm.frontend import functions
 from arctic_runtime.ivm.frontend.spark_sql import write
 from arctic_runtime.ivm.render import render
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import GIVEN_UP, JUDGED
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint
-from arctic_runtime.plan.decide import GIVEN_UP, JUDGED
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh import judge as judging
 from arctic_runtime.spark.refresh.judge import judge

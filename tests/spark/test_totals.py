@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.catalog.observe import KIND
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.properties import ESTIMATED, KIND, NO_AGGREGATE_STATE, RUN
+from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.decide import ESTIMATED, NO_TOTALS, RUN, last_run
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.refresh import run as runs
@@ -149,11 +149,11 @@ def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
         assert lake.run(model).mode == "incremental"
         state = lake.state(model)
         assert state.totals is None
-        assert NO_TOTALS in (last_run(state.changes) or {})
+        assert NO_AGGREGATE_STATE in (last_run(state.changes) or {})
         assert len(computed) == times
         assert lake.broken(model) == []
     lake.run(model, full_refresh=True)
-    assert NO_TOTALS not in (last_run(lake.state(model).changes) or {})
+    assert NO_AGGREGATE_STATE not in (last_run(lake.state(model).changes) or {})
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:

@@ -18,13 +18,14 @@ from typing import Any
 from typing_extensions import assert_never
 
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, why_not_publish
+from arctic_runtime.model.branch import BranchCommit, BranchState, why_not_publish
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots
-from arctic_runtime.model.key import KEY_PROPERTY
-from arctic_runtime.model.layout import LAYOUT, layout_text
+from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
+from arctic_runtime.model.run_summary import consumed, last_run
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
 from arctic_runtime.model.step import (
     AppendChanges,
@@ -39,7 +40,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
-from arctic_runtime.plan.decide import CONSUMED, MODE, REASON, RUN, Request, consumed, decide, last_run
+from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.expiry import expiry
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.reconcile import settle, stale_branches
@@ -172,7 +173,7 @@ class Lake:
 
     def observe(self) -> TableState:
         commits = tuple(self._commit(self.log, snap) for snap in self.log.lineage())
-        changes = ChangeTableState("log", COLUMNS, commits, {KEY_PROPERTY: "id"}, *refs(self.log))
+        changes = ChangeTableState("log", COLUMNS, commits, {PRIMARY_KEY: "id"}, *refs(self.log))
         lineage = self.base.lineage()
         if not lineage:
             return TableState(changes if commits else None)
@@ -237,7 +238,7 @@ class Lake:
                 self.history.append(self.log.commit("main", "append", [], {}))
             state = self.observe()
         yield from self.cleared(state)
-        said = {MODE: decision.mode, REASON: decision.reason, CONSUMED: encode_versions(decision.consumed)}
+        said = {MODE: decision.mode, REASON: decision.reason, OFFSETS: encode_versions(decision.consumed)}
         yield from self.append(state, self._events(decision.windows[str(EVENTS)]), said)
         yield "observe"
         yield from self.settled(self.observe())
@@ -281,7 +282,7 @@ class Lake:
         now = self.folded(state.changes.commits[-1].version.sequence)
         wanted = {key: then.get(key, "") for key in {*now, *then}}
         last = last_run(state.changes)
-        said = {MODE: "full", REASON: "RESTORED", CONSUMED: encode_versions(consumed(last))}
+        said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(consumed(last))}
         yield from self.append(state, wanted, said)
         yield "observe"
         yield from self.settled(self.observe())

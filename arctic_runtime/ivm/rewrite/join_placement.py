@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -12,23 +11,7 @@ from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, S
 from arctic_runtime.ivm.rewrite.column_pruning import prune
 from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.names import TableName
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where the files of a table lie: the column that its nodes are of, and the numbers of nodes that files are among.
-
-    There is one number, unless files of several depths lie side by side. `partitions` are the columns that the table
-    is partitioned by besides. `otherwise` says why there are no nodes to join by, where that is so.
-    """
-
-    column: str = ""
-    nodes: tuple[int, ...] = ()
-    partitions: tuple[str, ...] = ()
-    otherwise: str = ""
-
-
-NO_NODES = Placement(otherwise="is no table in nodes")
+from arctic_runtime.model.placement import NO_NODES, Placement
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.partial_progress import RENEWED, observe_begun
+from arctic_runtime.catalog.partial_progress import observe_begun
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.branch import ATTEMPT
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.compaction import NodeRange, Renew
+from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, number, statement
 from arctic_runtime.spark.tables.commit import clear_away, publish, run, said, unmoved, write_once
@@ -53,7 +53,7 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
     run(spark, create)
     for part in step.remaining:
         merged = merged_to(step.end) if part == step.remaining[-1] else {}
-        _write(step, part, context, branch, said({ATTEMPT: step.branch, RENEWED: str(part), **merged}))
+        _write(step, part, context, branch, said({ATTEMPT: step.branch, REWRITTEN: str(part), **merged}))
         tell(part)
     try:
         _check_all_done(step, context)

@@ -10,13 +10,14 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
+from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import HIGH_WATERMARK, MODE, OFFSETS, QUERY, REASON, RESTORED, RUN
+from arctic_runtime.model.run_summary import consumed, last_run, said_again
 from arctic_runtime.model.state import not_built
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.decide import Request, decide, last_run
-from arctic_runtime.plan.declared import WHOLE, Declared, Part, describe_part, read_part
+from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import examples, is_in
 from arctic_runtime.spark.refresh.late import seen
@@ -27,7 +28,7 @@ from arctic_runtime.spark.tables.diff import DELETE, Shape, state_changes
 from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, match
 from arctic_runtime.spark.tables.steps import append_changes
 
-_KEPT = (decisions.CONSUMED, decisions.QUERY, decisions.HIGH_MARK, decisions.RESTORED)
+_KEPT = (OFFSETS, QUERY, HIGH_WATERMARK, RESTORED)
 """What the last run said, and what still holds."""
 
 
@@ -62,7 +63,7 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     _check_columns(run.model, rows, shape)
     _check_rows(run.model, rows, part, shape)
     place = marks.latest(written, shape.sequence_type)
-    log = seen(context.spark, run.model, state.changes, upstreams, decisions.consumed(last))
+    log = seen(context.spark, run.model, state.changes, upstreams, consumed(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
     old = current_rows(context.spark, run.model, state)
     assert old is not None
@@ -73,8 +74,8 @@ def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[s
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
     found = found.withColumn(SEQUENCE, F.when(is_known, place))
     step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
-    said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    said |= decisions.said_again(last, *_KEPT) | known.and_also(part, written).summary
+    said = {RUN: context.token, MODE: step.mode, REASON: step.reason}
+    said |= said_again(last, *_KEPT) | known.and_also(part, written).summary
     counts = append_changes(step, context, found, shape, said, False, None).rows
     run.settled(run.observe())
     return counts

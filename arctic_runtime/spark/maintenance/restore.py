@@ -7,10 +7,22 @@ from functools import partial
 
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.properties import (
+    DECLARED,
+    DECLARED_PARTS,
+    GIVEN_UP,
+    HIGH_WATERMARK,
+    MODE,
+    OFFSETS,
+    QUERY,
+    REASON,
+    RESTORED,
+    RUN,
+    SESSION,
+)
+from arctic_runtime.model.run_summary import last_run, said_again
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
-from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
 from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.refresh.run import Run
@@ -20,11 +32,11 @@ from arctic_runtime.spark.tables.frames import current_rows
 from arctic_runtime.spark.tables.steps import append_changes
 
 _READ = (
-    decisions.CONSUMED,
-    decisions.QUERY,
-    decisions.SESSION,
-    decisions.GIVEN_UP,
-    decisions.HIGH_MARK,
+    OFFSETS,
+    QUERY,
+    SESSION,
+    GIVEN_UP,
+    HIGH_WATERMARK,
     DECLARED,
     DECLARED_PARTS,
 )
@@ -45,7 +57,7 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     state = run.settled(run.observe())
     table = run.model.table
     commits = state.changes.commits if state.changes else ()
-    commit = version_named(run, tuple(of for of in commits if decisions.RUN in of.summary), version)
+    commit = version_named(run, tuple(of for of in commits if RUN in of.summary), version)
     source = observe_source(run.reader, table)
     assert source is not None
     assert state.changes is not None
@@ -56,8 +68,8 @@ def _restored(run: Run, version: str) -> dict[str, int]:
     old = current_rows(context.spark, run.model, state)
     found = state_changes(rows, old, shape)
     step = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
-    said = {decisions.RUN: context.token, decisions.MODE: step.mode, decisions.REASON: step.reason}
-    said |= {decisions.RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
+    said = {RUN: context.token, MODE: step.mode, REASON: step.reason}
+    said |= {RESTORED: str(commit.version.snapshot), **_read(run, state, commit)}
     counts = append_changes(step, context, found, shape, said, False, None).rows
     run.settled(run.observe())
     return counts
@@ -65,5 +77,5 @@ def _restored(run: Run, version: str) -> dict[str, int]:
 
 def _read(run: Run, state: TableState, commit: Commit) -> Mapping[str, str]:
     """What the table has read, once it is what it was at a commit."""
-    then = commit.summary if run.model.config.input == "state" else decisions.last_run(state.changes)
-    return decisions.said_again(then, *_READ)
+    then = commit.summary if run.model.config.input == "state" else last_run(state.changes)
+    return said_again(then, *_READ)

@@ -6,9 +6,9 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.savepoint import Savepoint, Tag
 from arctic_runtime.model.state import built
-from arctic_runtime.plan.decide import last_load
 from arctic_runtime.plan.savepoint import dropped, savepoint
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.engine.statement import number, statement

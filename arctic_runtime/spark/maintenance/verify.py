@@ -9,11 +9,12 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.tree import Node, scans
 from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.properties import AGGREGATE_STATE, RESTORED
+from arctic_runtime.model.run_summary import consumed, last_run
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.decide import Request, consumed, decide, last_run
-from arctic_runtime.plan.declared import Declared
+from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import events, increments
@@ -67,11 +68,11 @@ def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> st
 
 def _why_not_its_events(state: TableState) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
-    last = decisions.last_run(state.changes) or {}
+    last = last_run(state.changes) or {}
     declared = Declared.read(last)
     if declared.places:
         return f"rows were declared: {declared.describe()}"
-    return f"it was restored to version {last[decisions.RESTORED]}" if decisions.RESTORED in last else ""
+    return f"it was restored to version {last[RESTORED]}" if RESTORED in last else ""
 
 
 def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
@@ -91,7 +92,7 @@ def _totals_are_right(run: Run, state: TableState, upstreams: Upstreams) -> Iter
     last = last_run(state.changes)
     if state.totals is None or last is None:
         return
-    plan = totals.plan_of(run.model, upstreams, last[decisions.TOTALS])
+    plan = totals.plan_of(run.model, upstreams, last[AGGREGATE_STATE])
     if plan is None:
         yield Finding(check, left_out="they are of another query; run it first")
         return

@@ -20,10 +20,11 @@ from arctic_runtime.ivm.strategies.aggregate_state import Totals, fingerprint
 from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Shared
+from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.properties import AGGREGATE_STATE, HIGH_WATERMARK, NO_AGGREGATE_STATE, RESTORED
+from arctic_runtime.model.run_summary import consumed, last_run, said_again
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.declared import Declared
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, known_sizes, without_totals
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
@@ -185,9 +186,9 @@ class Computation:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
-            self.learned[decisions.NO_TOTALS] = fingerprint(plan)
+            self.learned[NO_AGGREGATE_STATE] = fingerprint(plan)
             return replace(self._followed(without_totals(increment)), as_decided=False)
-        summary = {decisions.TOTALS: fingerprint(plan)}
+        summary = {AGGREGATE_STATE: fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
@@ -261,8 +262,8 @@ class Computation:
         """The net event of each key, with the old row looked up."""
         model, state, query = self.model, self.context.state, self.query
         afresh = self.decision.mode in ("create", "full")
-        last = None if afresh else decisions.last_run(state.changes)
-        mark = last.get(decisions.HIGH_MARK) if last else None
+        last = None if afresh else last_run(state.changes)
+        mark = last.get(HIGH_WATERMARK) if last else None
         declared = Declared.read(last)
         query = events.after(model, query, self.shape, declared)
         found = events.profile(model, query, self.shape.sequence_type, mark)
@@ -273,8 +274,8 @@ class Computation:
         else:
             net = events.net_events(model, query, self.shape)
         high = found.high_mark
-        summary = {decisions.HIGH_MARK: high} if high is not None and model.config.sequence_by else {}
-        summary |= decisions.said_again(last, decisions.RESTORED) | declared.summary
+        summary = {HIGH_WATERMARK: high} if high is not None and model.config.sequence_by else {}
+        summary |= said_again(last, RESTORED) | declared.summary
         rows = self._net_rows(query, net, found)
         return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
 
@@ -303,9 +304,9 @@ class Computation:
         """The newest place that was read of each key that may have a late event."""
         model, changes = self.model, self.context.state.changes
         assert changes is not None
-        maybe = late.keys_maybe_late(model, query, last[decisions.HIGH_MARK], self.shape)
+        maybe = late.keys_maybe_late(model, query, last[HIGH_WATERMARK], self.shape)
         keys = self._keys(maybe, found.late, self._source_rows)
-        seen = late.seen(self.spark, model, changes, self.upstreams, decisions.consumed(last))
+        seen = late.seen(self.spark, model, changes, self.upstreams, consumed(last))
         return late.newest_seen(model, seen, keys, found, self.shape)
 
     @property

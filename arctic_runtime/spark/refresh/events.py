@@ -13,8 +13,8 @@ from pyspark.sql.types import DataType, StructType
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, find_column
+from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.declared import Declared, Part, describe_part
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.diff import Shape, against_contract, images, key_images
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, first_of_each

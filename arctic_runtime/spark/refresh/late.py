@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import DataError
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import History, changes_read, history_query, history_view
+from arctic_runtime.model.properties import RESTORED
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import RESTORED
-from arctic_runtime.plan.declared import Declared
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile

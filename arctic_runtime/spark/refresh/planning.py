@@ -15,14 +15,15 @@ from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import Reads, reads
-from arctic_runtime.ivm.rewrite.join_placement import Placement, describe_joins
+from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.layout import laid_out_anew
 from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.placement import Placement
+from arctic_runtime.model.run_summary import consumed, last_run
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import settings_with_effect
 from arctic_runtime.plan.increment import Upstreams, analysis
@@ -98,7 +99,7 @@ class Look:
     def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
         """A query itself reads its upstreams as they are now, and nothing goes back behind what it has read before."""
         upstreams = self.observe_upstreams(self.pins)
-        if not _is_behind(upstreams, decisions.consumed(decisions.last_run(state.changes))):
+        if not _is_behind(upstreams, consumed(last_run(state.changes))):
             decision = decide(self.model, state, upstreams, self.request)
             if decision.mode not in ("create", "full"):
                 return decision, upstreams

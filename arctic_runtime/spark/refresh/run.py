@@ -18,14 +18,30 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
-from arctic_runtime.model.state import REPAIRED, SourceState, TableState
+from arctic_runtime.model.properties import (
+    CHANGELOG,
+    ESTIMATED,
+    GIVEN_UP,
+    JUDGED,
+    MODE,
+    NO_AGGREGATE_STATE,
+    OFFSETS,
+    QUERY,
+    REASON,
+    REPAIRED,
+    RUN,
+    SESSION,
+    STARTED,
+)
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, last_run, said_again
+from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropBase, EvolveSchema, describe
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
-from arctic_runtime.plan.increment import CHANGELOG, Upstreams, untold
+from arctic_runtime.plan.increment import Upstreams, untold
 from arctic_runtime.plan.reconcile import settle, stale_branches
 from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
 from arctic_runtime.spark.engine.parallel import Parallel
@@ -144,8 +160,8 @@ class Run(Look):
         """Whether changes were to be followed from rows that another Spark, or one set up otherwise, has computed."""
         session = session_text(context.spark.version, context.spark.conf.getAll)
         self.request = replace(self.request, session=session)
-        last = decisions.last_run(context.state.changes) or {}
-        return decision.increment is not None and last.get(decisions.SESSION) != session
+        last = last_run(context.state.changes) or {}
+        return decision.increment is not None and last.get(SESSION) != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
         """After this the run computes in full; raises the error where that would not get around it."""
@@ -198,8 +214,8 @@ class Run(Look):
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Has Spark read the contract's checks where the last run had others."""
-        last = decisions.last_run(context.state.changes) or {}
-        if self.model.checks and last.get(decisions.QUERY) != fingerprint(self.model, upstreams):
+        last = last_run(context.state.changes) or {}
+        if self.model.checks and last.get(QUERY) != fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
@@ -210,11 +226,11 @@ class Run(Look):
         is_query = self.model.config.input == "state" and not self.request.schema_only
         if not is_query or not decisions.may_be_followed(upstreams):
             return False
-        query = self._learned[decisions.JUDGED] = judged(self.model, upstreams)
+        query = self._learned[JUDGED] = judged(self.model, upstreams)
         if decision.given_up is not None:
             return False
-        last = decisions.last_run(context.state.changes) or {}
-        if last.get(decisions.JUDGED) != query or decisions.GIVEN_UP in last:
+        last = last_run(context.state.changes) or {}
+        if last.get(JUDGED) != query or GIVEN_UP in last:
             try:
                 check_same(context.spark, self.model, upstreams.views)
             except NotMaintained as refused:
@@ -229,7 +245,7 @@ class Run(Look):
         if self.model.config.refresh == "strict" and decision.mode == "create":
             raise decisions.never_strict(self.model, refused) from refused
         if refused.reason == "NOT_SAME_TO_SPARK":
-            self._learned[decisions.GIVEN_UP] = str(Refusal(refused.reason, refused.because))
+            self._learned[GIVEN_UP] = str(Refusal(refused.reason, refused.because))
 
     def _append(
         self, step: AppendChanges, computation: Computation, summary: Mapping[str, str], begun: Mapping[str, str]
@@ -332,16 +348,16 @@ class Run(Look):
             register_changes(spark, source, state, windows.get(str(source)), self._positions_known)
 
     def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> dict[str, str]:
-        last = None if self.request.full_refresh else decisions.last_run(context.state.changes)
+        last = None if self.request.full_refresh else last_run(context.state.changes)
         return {
-            decisions.RUN: context.token,
-            decisions.MODE: decisions.SCHEMA_ONLY if self.request.schema_only else decision.mode,
-            decisions.REASON: decision.reason,
-            decisions.CONSUMED: encode_versions(decision.consumed),
-            decisions.QUERY: fingerprint(self.model, upstreams),
-            decisions.SESSION: self.request.session or "",
-            **decisions.said_again(last, decisions.NO_TOTALS),
-            **({decisions.GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
+            RUN: context.token,
+            MODE: SCHEMA_ONLY if self.request.schema_only else decision.mode,
+            REASON: decision.reason,
+            OFFSETS: encode_versions(decision.consumed),
+            QUERY: fingerprint(self.model, upstreams),
+            SESSION: self.request.session or "",
+            **said_again(last, NO_AGGREGATE_STATE),
+            **({GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
             **({REPAIRED: ", ".join(decision.repairs)} if decision.repairs else {}),
             **({CHANGELOG: "input"} if self._tells_no_old_rows(decision) else {}),
         }
@@ -378,7 +394,7 @@ def _begun(decision: Decision) -> dict[str, str]:
     if decision.estimate is None:
         return {}
     now = round(time.time() * 1000)
-    return {decisions.STARTED: str(now), decisions.ESTIMATED: f"{decision.estimate.unadjusted:.3f}"}
+    return {STARTED: str(now), ESTIMATED: f"{decision.estimate.unadjusted:.3f}"}
 
 
 def _version(state: SourceState | None) -> Version | None:

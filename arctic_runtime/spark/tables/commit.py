@@ -23,8 +23,9 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, CommitUnknown
-from arctic_runtime.model.branch import ATTEMPT, BRANCH_PREFIX, BranchCommit, BranchState, why_not_publish
+from arctic_runtime.model.branch import BranchCommit, BranchState, why_not_publish
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import Sql, name, number, properties, statement, text
 

@@ -14,7 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, plain_columns
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import REPAIRED, ChangeTableState, SourceState, TableState
+from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import array_text, map_text, struct_text
 from arctic_runtime.model.version import Version

@@ -14,7 +14,8 @@ from arctic_runtime.catalog.observe import last_with_other_columns
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
 from arctic_runtime.model.expiry import trimmed_until
-from arctic_runtime.model.state import REPAIRED, TableState
+from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, differ, state_changes

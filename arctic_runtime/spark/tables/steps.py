@@ -13,15 +13,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
-from arctic_runtime.catalog.observe import KIND, MERGED
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import DataError
 from arctic_runtime.ivm.rewrite.bounds import Bound, is_bounded
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, find_column, same_name
-from arctic_runtime.model.key import KEY_PROPERTY, key_text
+from arctic_runtime.model.key import key_text
 from arctic_runtime.model.layout import (
     KEPT_METADATA,
-    LAYOUT,
     NEWEST_FORMAT,
     ROW_GROUP_PROPERTY,
     TARGET_PROPERTY,
@@ -30,6 +28,7 @@ from arctic_runtime.model.layout import (
     row_group_bytes,
 )
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import KIND, LAYOUT, MERGED, MODEL_TABLE, PRIMARY_KEY
 from arctic_runtime.model.state import BaseState, ChangeTableState, Stranger, TableState
 from arctic_runtime.model.step import (
     AppendChanges,
@@ -312,7 +311,7 @@ def _create_change_table(step: CreateChangeTable, context: Context) -> None:
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
     lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0))}
-    properties = {**lookups, **_properties(model, "changes"), "arctic.table": str(model.table)}
+    properties = {**lookups, **_properties(model, "changes"), MODEL_TABLE: str(model.table)}
     _create(context, step.table, empty, properties, (), {})
 
 
@@ -378,7 +377,7 @@ def _properties(model: Model, kind: str) -> dict[str, str]:
         **_TABLE_DEFAULTS,
         **model.config.tblproperties,
         KIND: kind,
-        KEY_PROPERTY: key_text(model.config.primary_key),
+        PRIMARY_KEY: key_text(model.config.primary_key),
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.observe import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
 from arctic_runtime.model.columns import Column, Names, find_column
 from arctic_runtime.model.expiry import view_tag
-from arctic_runtime.model.key import KEY_PROPERTY, key_text
+from arctic_runtime.model.key import key_text
+from arctic_runtime.model.properties import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED, PRIMARY_KEY
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
@@ -59,7 +59,7 @@ def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: t
     few = step.commits > 0 and state.changes is not None and state.changes.are_few_after(step.merged, FEW_KEYS)
     pins = {
         KIND: "view",
-        KEY_PROPERTY: key_text(model.config.primary_key),
+        PRIMARY_KEY: key_text(model.config.primary_key),
         PINNED_BASE: str(step.base_snapshot),
         PINNED_MERGED: str(step.merged.snapshot),
         PINNED_HEAD: str(step.head.snapshot),

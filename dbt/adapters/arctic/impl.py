@@ -25,10 +25,11 @@ from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
-from arctic_runtime.catalog.observe import CLONE, KIND, observe_source
+from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
+from arctic_runtime.model.properties import CLONE_KIND, KIND
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import text
 from dbt.adapters.arctic import upkeep
@@ -343,7 +344,7 @@ class ArcticAdapter(SparkAdapter):
     @available.parse(lambda *_a, **_k: False)
     def is_clone(self, relation: BaseRelation) -> bool:
         """Whether `dbt clone` made the relation of an arctic model."""
-        return self._arctic_properties(relation).get(KIND) == CLONE
+        return self._arctic_properties(relation).get(KIND) == CLONE_KIND
 
     @available.parse_none
     def comments_to_change(

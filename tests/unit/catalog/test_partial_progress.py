@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from arctic_runtime.catalog.partial_progress import RENEWED, observe_begun
+from arctic_runtime.catalog.partial_progress import observe_begun
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.compaction import Begun, NodeRange, renewal_branch
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import REWRITTEN
 
 HEAD = 7
 MINE = renewal_branch(HEAD, 30)
@@ -26,7 +27,7 @@ def reader(
     kept = {
         of: SimpleNamespace(
             parent_snapshot_id=parent,
-            summary=SimpleNamespace(additional_properties={RENEWED: told} if told is not None else {}),
+            summary=SimpleNamespace(additional_properties={REWRITTEN: told} if told is not None else {}),
         )
         for of, (parent, told) in snapshots.items()
     }

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.model.layout import (
-    LAYOUT,
     MAX_NODES,
     ROW_GROUP_BYTES,
     ROW_GROUP_SHARE,
@@ -19,6 +18,7 @@ from arctic_runtime.model.layout import (
     row_group_bytes,
 )
 from arctic_runtime.model.layout import node_count as count_nodes
+from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.table import FormatVersion, ModelConfig, Transform
 
 LIMIT = 256 * 1024 * 1024

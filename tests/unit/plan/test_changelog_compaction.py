@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import AGES, TRIMMED, Age, Expire, Trim, ages_text, read_ages
+from arctic_runtime.model.expiry import Age, Expire, Trim, ages_text, read_ages
+from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.changelog_compaction import KEPT_AGES, is_due, kept_ages, trim
@@ -34,7 +35,7 @@ def told(state: TableState, **properties: str) -> TableState:
     """The same state with these properties of its change table, of which older commits are gone."""
     assert state.changes is not None
     first, *later = state.changes.commits
-    names = {"trimmed": TRIMMED, "ages": AGES}
+    names = {"trimmed": COMPACTED_UNTIL, "ages": COMMIT_TIMES}
     values = {names[of]: text for of, text in properties.items()}
     commits = (replace(first, parent=99), *later)
     return replace(state, changes=replace(state.changes, properties=values, commits=commits))
@@ -75,11 +76,11 @@ def test_rows_go_up_to_the_newest_old_commit_that_all_have_read() -> None:
 def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
     state = a_state(5, merged=5)
     assert state.changes is not None
-    announced = replace(state, changes=replace(state.changes, properties={TRIMMED: "4:4"}))
+    announced = replace(state, changes=replace(state.changes, properties={COMPACTED_UNTIL: "4:4"}))
     assert cut(announced) == 5
     *commits, last = state.changes.commits
-    last = replace(last, summary={TRIMMED: "3:3"}, rows=0)
-    once = replace(state, changes=replace(state.changes, properties={TRIMMED: "4:4"}, commits=(*commits, last)))
+    last = replace(last, summary={COMPACTED_UNTIL: "3:3"}, rows=0)
+    once = replace(state, changes=replace(state.changes, properties={COMPACTED_UNTIL: "4:4"}, commits=(*commits, last)))
     assert trim(MODEL, once, {}, NOW) == (Trim(LOG, 105, Age(4, 4)), ())
 
 

@@ -14,24 +14,15 @@ from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceEr
 from arctic_runtime.ivm.algebra.refusal import Refusal
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.key import KEY_PROPERTY, key_names, key_text
-from arctic_runtime.model.layout import LAYOUT, laid_out_anew, layout_text
+from arctic_runtime.model.key import key_names, key_text
+from arctic_runtime.model.layout import laid_out_anew, layout_text
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import LAYOUT, MODE, OFFSETS, PRIMARY_KEY, QUERY, RUN
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, consumed, last_run
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
-from arctic_runtime.plan.decide import (
-    CONSUMED,
-    MODE,
-    QUERY,
-    RUN,
-    SCHEMA_ONLY,
-    Decision,
-    Request,
-    consumed,
-    decide,
-    last_run,
-)
+from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import fingerprint
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.reconcile import settle
@@ -71,12 +62,12 @@ def built(model: Model, offsets: Mapping[str, Version], **summary: str) -> Table
     said = {
         RUN: "token",
         MODE: "full",
-        CONSUMED: encode_versions(offsets),
+        OFFSETS: encode_versions(offsets),
         QUERY: fingerprint(model, Upstreams()),
         **summary,
     }
     commit = Commit(v(1, "changes"), None, "append", 3, 30, said, 0)
-    key = {KEY_PROPERTY: key_text(model.config.primary_key)}
+    key = {PRIMARY_KEY: key_text(model.config.primary_key)}
     base = BaseState("base", (), 1, commit.version, 3, key)
     return TableState(ChangeTableState("changes", (), (commit,), key), base)
 
@@ -509,10 +500,10 @@ def test_the_last_run_is_the_newest_that_loaded_rows() -> None:
 
 
 def test_offsets_are_those_that_a_run_recorded() -> None:
-    assert consumed({CONSUMED: encode_versions(READ_BOTH)}) == READ_BOTH
+    assert consumed({OFFSETS: encode_versions(READ_BOTH)}) == READ_BOTH
     assert consumed({}) == consumed(None) == {}
     with pytest.raises(CorruptState):
-        consumed({CONSUMED: "what?"})
+        consumed({OFFSETS: "what?"})
 
 
 def test_a_decision_without_windows_consumes_nothing() -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, Kept, Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import MODE, RUN
+from arctic_runtime.model.run_summary import SCHEMA_ONLY
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import MODE, RUN, SCHEMA_ONLY
 from arctic_runtime.plan.expiry import describe_expiry, expiry, may_be_due
 
 TABLE = TableName("lake", "dwd", "orders")

@@ -12,10 +12,11 @@ from arctic_runtime.ivm.frontend.analyse import analyse
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.strategies.maintain import Facts, maintain
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.properties import QUERY, SESSION
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint as fingerprints
-from arctic_runtime.plan.decide import QUERY, SESSION, Request, decide
+from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.fingerprint import fingerprint, session_text, settings_with_effect, what_changed
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.profile import Profile

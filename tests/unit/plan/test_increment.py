@@ -20,12 +20,12 @@ from arctic_runtime.ivm.strategies.maintain import Deltas, Units
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.columns import BEFORE, Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import REPAIRED, Commit, SourceState
+from arctic_runtime.model.properties import CHANGELOG, REPAIRED
+from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import increment as increments
 from arctic_runtime.plan.increment import (
-    CHANGELOG,
     FEW_ROWS,
     LAID_OVER_ROWS,
     MOST_CHANGED,

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.layout import LAYOUT, layout_text
+from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import REPAIRED, BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
+from arctic_runtime.model.properties import LAYOUT, REPAIRED, RUN
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
 from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import RUN
 from arctic_runtime.plan.reconcile import (
     FOLD_COMMITS,
     FOLD_FRACTION,

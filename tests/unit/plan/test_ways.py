@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import cost
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.cost import Way
-from arctic_runtime.plan.decide import ESTIMATED, GIVEN_UP, MODE, STARTED, decide
+from arctic_runtime.plan.decide import decide
 from arctic_runtime.plan.increment import Upstreams
 from tests.unit.plan.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 

@@ -18,21 +18,19 @@ import jinja2
 import pytest
 import yaml
 
-from arctic_runtime.catalog import observe
-from arctic_runtime.catalog.partial_progress import RENEWED
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.rewrite.join_placement import Placement, describe_joins
+from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, maintain
 from arctic_runtime.model import layout, step, table
-from arctic_runtime.model.branch import ATTEMPT
 from arctic_runtime.model.columns import RESERVED, Column
-from arctic_runtime.model.compaction import RENEWAL_PREFIX, CompactionMode
-from arctic_runtime.model.expiry import AGES, TRIMMED
+from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.hash_tree import MAX_DEPTH
-from arctic_runtime.model.key import KEY_PROPERTY
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import REPAIRED
+from arctic_runtime.model.placement import Placement
+from arctic_runtime.model.properties import (
+    BASE_REWRITE_PREFIX,
+)
 from arctic_runtime.plan import (
     base_rewrite as renewal,
 )
@@ -53,7 +51,6 @@ from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan import (
     reconcile as settle,
 )
-from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS
 from dbt.adapters.arctic.cli import _COMMANDS, _WITHOUT_MODELS, _parser
 from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
 from dbt.adapters.arctic.credentials import ArcticCredentials
@@ -374,37 +371,6 @@ def reasons_in_code() -> set[str]:
     return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
 
 
-def test_what_tables_keep_is_told_by_its_name() -> None:
-    told = set(re.findall(r"`(arctic\.[\w-]+)`", read("docs/architecture.md")))
-    assert told == {
-        *(
-            decide.RUN,
-            decide.MODE,
-            decide.REASON,
-            decide.CONSUMED,
-            decide.QUERY,
-            decide.SESSION,
-            decide.RESTORED,
-            decide.HIGH_MARK,
-            increment.CHANGELOG,
-            decide.STARTED,
-            decide.ESTIMATED,
-            DECLARED,
-            DECLARED_PARTS,
-            decide.TOTALS,
-            decide.NO_TOTALS,
-            decide.GIVEN_UP,
-            decide.JUDGED,
-            TRIMMED,
-            REPAIRED,
-            AGES,
-        ),
-        KEY_PROPERTY,
-        *(observe.KIND, observe.MERGED, observe.PINNED_BASE, observe.PINNED_MERGED, observe.PINNED_HEAD),
-        *("arctic.table", "arctic.changes", RENEWED, ATTEMPT),
-    }
-
-
 def test_the_thresholds_of_merging_are_told() -> None:
     text = " ".join(read("docs/concepts.md").split())
     assert settle.FOLD_FRACTION == 0.25
@@ -430,7 +396,7 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
     assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
     assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
-    assert f"`{RENEWAL_PREFIX}…`" in text
+    assert f"`{BASE_REWRITE_PREFIX}…`" in text
     assert f"up to {groups.GROUP_NODES} file groups and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
 
 

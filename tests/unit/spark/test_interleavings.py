@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
+from arctic_runtime.model.properties import RUN
+from arctic_runtime.model.run_summary import consumed
 from arctic_runtime.model.table import Merge
-from arctic_runtime.plan.decide import RUN, consumed
 from tests.unit.fake_lake import Lake, Operation, applied
 
 OPERATIONS: Mapping[str, Callable[[Lake], Operation]] = {

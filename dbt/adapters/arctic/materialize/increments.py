@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.catalog.observe import abandoned_branches_of
-from arctic_runtime.model.branch import BRANCH_PREFIX
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.commit import drop_branches, retried, swap_in, tips
 

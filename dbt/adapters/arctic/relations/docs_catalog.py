@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dbt_common.contracts.metadata import CatalogTable, ColumnMetadata, StatsItem, TableMetadata
 
 from arctic_runtime.catalog.reader import RelationInfo
+from arctic_runtime.model.properties import KIND
 
 if TYPE_CHECKING:
     import agate
@@ -71,7 +72,7 @@ def single_table(database: str, relation: RelationInfo) -> CatalogTable:
 
 def label(relation: RelationInfo) -> str:
     """What the documentation calls the relation."""
-    kind = relation.properties.get("arctic.kind", "")
+    kind = relation.properties.get(KIND, "")
     if kind == "base" and relation.name.endswith("__base"):
         return "base table"
     return _ARCTIC_LABELS.get(kind, relation.kind)

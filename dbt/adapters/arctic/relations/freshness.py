@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from arctic_runtime.model.expiry import TRIMMED
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import name, statement, text
 
@@ -23,5 +23,5 @@ def question(table: TableName) -> str:
     return statement(
         "SELECT max(committed_at) FROM {of} WHERE operation <> 'replace' AND summary[{trimmed}] IS NULL",
         of=snapshots,
-        trimmed=text(TRIMMED),
+        trimmed=text(COMPACTED_UNTIL),
     )

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import DECLARED, DECLARED_PARTS
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.declared import DECLARED, DECLARED_PARTS, WHOLE, Declared, Part, describe_part, read_part
 
 EU: Part = (("region", "eu"), ("day", "2026-01-02"))
 US: Part = (("region", "us"), ("day", "2026-01-02"))

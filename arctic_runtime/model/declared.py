@@ -8,13 +8,8 @@ from dataclasses import dataclass, field
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.properties import DECLARED, DECLARED_PARTS
 from arctic_runtime.model.table import Model
-
-DECLARED = "arctic.declared"
-"""The place in the order of events up to which all rows are declared; events up to there are no news."""
-
-DECLARED_PARTS = "arctic.declared-parts"
-"""The same of partitions, as JSON: partition → place."""
 
 Part = tuple[tuple[str, str], ...]
 """A partition: each column that the table is partitioned by, and its value as a text; none for the whole table."""

@@ -1,0 +1,22 @@
+"""How the files of a table lie, as far as joins can make use of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the files of a table lie: the column that its nodes are of, and the numbers of nodes that files are among.
+
+    There is one number, unless files of several depths lie side by side. `partitions` are the columns that the table
+    is partitioned by besides. `otherwise` says why there are no nodes to join by, where that is so.
+    """
+
+    column: str = ""
+    nodes: tuple[int, ...] = ()
+    partitions: tuple[str, ...] = ()
+    otherwise: str = ""
+
+
+NO_NODES = Placement(otherwise="is no table in nodes")

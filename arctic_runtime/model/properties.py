@@ -1,0 +1,210 @@
+"""Every name under which arctic writes something into a table: properties, keys of snapshot summaries, tags, branches.
+
+The names are part of the format of tables, so their texts never change. A new one is a constant here and an entry of
+`STORED_NAMES`, from which the table in docs/architecture.md is generated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Place = Literal[
+    "property of the change table",
+    "property of the base",
+    "property of the view",
+    "property of the aggregate state table",
+    "summary of a run's commit to the change table",
+    "summary of a run's commit to the aggregate state table",
+    "summary of the commit of a changelog compaction",
+    "summary of the last commit of a merge, a rewrite or a compaction of the base",
+    "summary of a commit that rewrites a part of the base",
+    "summary of a commit to a branch",
+    "branch of the change table or the base",
+    "branch of the base",
+    "tag of the base",
+]
+"""Where a name is written."""
+
+RUN: Final = "arctic.run"
+MODE: Final = "arctic.mode"
+REASON: Final = "arctic.reason"
+OFFSETS: Final = "arctic.consumed"
+QUERY: Final = "arctic.query"
+SESSION: Final = "arctic.session"
+HIGH_WATERMARK: Final = "arctic.high-mark"
+RESTORED: Final = "arctic.restored"
+DECLARED: Final = "arctic.declared"
+DECLARED_PARTS: Final = "arctic.declared-parts"
+AGGREGATE_STATE: Final = "arctic.totals"
+NO_AGGREGATE_STATE: Final = "arctic.no-totals"
+GIVEN_UP: Final = "arctic.given-up"
+JUDGED: Final = "arctic.judged"
+STARTED: Final = "arctic.started"
+ESTIMATED: Final = "arctic.estimated"
+CHANGELOG: Final = "arctic.changelog"
+REPAIRED: Final = "arctic.repaired"
+
+KIND: Final = "arctic.kind"
+PRIMARY_KEY: Final = "arctic.primary-key"
+MODEL_TABLE: Final = "arctic.table"
+LAYOUT: Final = "arctic.layout"
+COMPACTED_UNTIL: Final = "arctic.trimmed"
+COMMIT_TIMES: Final = "arctic.ages"
+PINNED_BASE: Final = "arctic.base-snapshot"
+PINNED_MERGED: Final = "arctic.merged-snapshot"
+PINNED_HEAD: Final = "arctic.changes-snapshot"
+
+MERGED: Final = "arctic.merged"
+REWRITTEN: Final = "arctic.renewed"
+ATTEMPT: Final = "arctic.attempt"
+
+BRANCH_PREFIX: Final = "arctic_"
+BASE_REWRITE_PREFIX: Final = "arctic_renew_"
+VIEW_TAG_PREFIX: Final = "arctic_view_"
+
+CHANGE_TABLE_KIND: Final = "changes"
+BASE_KIND: Final = "base"
+VIEW_KIND: Final = "view"
+AGGREGATE_STATE_KIND: Final = "totals"
+CLONE_KIND: Final = "clone"
+
+
+@dataclass(frozen=True)
+class StoredName:
+    """A name in tables: its text, or how the text begins for tags and branches; where it is written; what it holds."""
+
+    text: str
+    places: tuple[Place, ...]
+    holds: str
+
+    @property
+    def is_prefix(self) -> bool:
+        return self.text.endswith("_")
+
+
+_OWN_TABLES: tuple[Place, ...] = (
+    "property of the change table",
+    "property of the base",
+    "property of the view",
+)
+_RUN: tuple[Place, ...] = ("summary of a run's commit to the change table",)
+
+STORED_NAMES: Final = (
+    StoredName(
+        KIND,
+        (*_OWN_TABLES, "property of the aggregate state table"),
+        "`changes`, `base`, `view`, `totals` for the aggregate state, or `clone` for a view that `dbt clone` made",
+    ),
+    StoredName(PRIMARY_KEY, _OWN_TABLES, "the columns of the primary key"),
+    StoredName(MODEL_TABLE, ("property of the change table",), "the name of the model's table"),
+    StoredName(
+        LAYOUT,
+        ("property of the base",),
+        "the configuration that shapes the files of the base, as JSON: partitions, hash key, sort key, number of "
+        "buckets, table properties, format version",
+    ),
+    StoredName(
+        COMPACTED_UNTIL,
+        ("property of the change table", "summary of the commit of a changelog compaction"),
+        "the commit up to which change rows may be gone, by sequence number, and when that commit was made",
+    ),
+    StoredName(
+        COMMIT_TIMES,
+        ("property of the change table",),
+        "when commits were made whose snapshots are gone, by sequence number",
+    ),
+    StoredName(
+        REPAIRED,
+        ("property of the change table", *_RUN),
+        "as a property: the sequence number up to which rows may break promises that a `--full-refresh` found broken; "
+        "in the summary: which promises these were",
+    ),
+    StoredName(RUN, (*_RUN, "summary of a run's commit to the aggregate state table"), "the token of the run"),
+    StoredName(MODE, _RUN, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),
+    StoredName(REASON, _RUN, "why the run did that, as a [reason](maintenance.md#reasons)"),
+    StoredName(
+        OFFSETS, _RUN, "the offsets, as JSON: for each upstream its version: table UUID, snapshot, sequence number"
+    ),
+    StoredName(
+        QUERY,
+        _RUN,
+        "the fingerprint of the query, as JSON, with one hash each for: the query and its views; key, contract and "
+        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules",
+    ),
+    StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
+    StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),
+    StoredName(
+        RESTORED,
+        _RUN,
+        "the version that a table of change events was restored to; its rows no longer follow from the events alone",
+    ),
+    StoredName(
+        DECLARED,
+        _RUN,
+        "the place in the order of events as of which all rows were declared; only later events apply; a timestamp is "
+        "in UTC",
+    ),
+    StoredName(DECLARED_PARTS, _RUN, "the same for the rows of single partitions, as JSON"),
+    StoredName(
+        AGGREGATE_STATE, _RUN, "the fingerprint of the plan of the aggregate state that the run kept; absent for none"
+    ),
+    StoredName(
+        NO_AGGREGATE_STATE,
+        _RUN,
+        "the fingerprint of a plan of aggregate state that this run or an earlier one could not keep",
+    ),
+    StoredName(
+        GIVEN_UP,
+        _RUN,
+        "why this run or an earlier one computed in full although it had planned to follow changes; later runs do not "
+        "try again, unless a `-` after the reason marks it as passing",
+    ),
+    StoredName(
+        JUDGED,
+        _RUN,
+        "a fingerprint of the query, its views and the parser that Spark was asked about; without `arctic.given-up` "
+        "Spark [reads them the same](maintenance.md#the-text-that-spark-reads)",
+    ),
+    StoredName(STARTED, _RUN, "when the run began to compute, in milliseconds since 1970"),
+    StoredName(
+        ESTIMATED,
+        _RUN,
+        "the seconds that were estimated for the run; later estimates compare them with the time that it took",
+    ),
+    StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
+    StoredName(
+        MERGED,
+        ("summary of the last commit of a merge, a rewrite or a compaction of the base",),
+        "the version of the change table that the base contains, as JSON",
+    ),
+    StoredName(REWRITTEN, ("summary of a commit that rewrites a part of the base",), "the buckets that were written"),
+    StoredName(PINNED_BASE, ("property of the view",), "the snapshot of the base that the view reads"),
+    StoredName(
+        PINNED_MERGED, ("property of the view",), "the snapshot of the change table that this base is merged to"
+    ),
+    StoredName(PINNED_HEAD, ("property of the view",), "the newest snapshot of the change table that the view reads"),
+    StoredName(
+        BRANCH_PREFIX,
+        ("branch of the change table or the base",),
+        "the commits of one attempt, until they are published; dropped afterwards",
+    ),
+    StoredName(
+        BASE_REWRITE_PREFIX,
+        ("branch of the base",),
+        "the finished parts of a rewrite of the base; a later compaction goes on from them",
+    ),
+    StoredName(ATTEMPT, ("summary of a commit to a branch",), "the attempt that wrote the commit"),
+    StoredName(VIEW_TAG_PREFIX, ("tag of the base",), "the snapshot that the view reads, which the tag keeps"),
+)
+"""All names, in the order in which the documentation lists them."""
+
+
+def describe_stored_names() -> str:
+    """The table of docs/architecture.md, in Markdown."""
+    rows = [f"| {'; '.join(of.places)} | {_shown(of)} | {of.holds} |" for of in STORED_NAMES]
+    return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
+
+
+def _shown(of: StoredName) -> str:
+    return f"`{of.text}…`" if of.is_prefix else f"`{of.text}`"

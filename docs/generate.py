@@ -1,0 +1,39 @@
+"""Writes the parts of these pages that follow from the code: `python -m docs.generate`, or `make docs`.
+
+A generated part stands between two comments, `<!-- generated: NAME -->` and `<!-- end of generated: NAME -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from arctic_runtime.model.properties import describe_stored_names
+
+PAGES = Path(__file__).parent
+PARTS: Mapping[str, Callable[[], str]] = {
+    "stored names": describe_stored_names,
+}
+_PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
+
+
+def generated(text: str) -> str:
+    """The same page, whose generated parts are as the code says."""
+    return _PART.sub(_part, text)
+
+
+def _part(found: re.Match[str]) -> str:
+    name = found["name"]
+    return f"<!-- generated: {name} -->\n{PARTS[name]()}\n<!-- end of generated: {name} -->"
+
+
+def main() -> None:
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if generated(text) != text:
+            page.write_text(generated(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

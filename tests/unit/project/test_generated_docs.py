@@ -1,0 +1,30 @@
+"""Parts of the pages that follow from the code stand there as the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.generate import PAGES, PARTS, generated
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+def test_a_page_says_what_the_code_says(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert generated(text) == text, "run `make docs`"
+
+
+def test_every_generated_part_stands_on_one_page() -> None:
+    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.md"))
+    assert sorted(re.findall(r"<!-- generated: ([\w ]+) -->", texts)) == sorted(PARTS)
+
+
+def test_what_stands_around_a_generated_part_stays() -> None:
+    part = "<!-- generated: stored names -->\nnothing of the code\n<!-- end of generated: stored names -->"
+    page = f"before\n{part}\nafter\n"
+    made = generated(page)
+    assert made.startswith("before\n<!-- generated")
+    assert made.endswith("-->\nafter\n")
+    assert "nothing of the code" not in made
