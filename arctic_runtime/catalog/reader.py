@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arctic_runtime.catalog.foreign_types import foreign_name, readable
+from arctic_runtime.effects import Engine, Failure, effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.types import array_text, map_text, struct_text
 from arctic_runtime.profile import masked
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RelationKind = Literal["table", "view", "other"]
-
-LOCK_WAIT_SECONDS = 60.0
-LOCK_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,11 @@ class CatalogReader:
 
     def create_namespace(self, namespace: str) -> None:
         """Creates the namespace; does nothing where it exists."""
-        self._ask(f"create namespace {namespace}", lambda: self.catalog.create_namespace_if_not_exists((namespace,)))
+        self._change(
+            "namespace.create",
+            f"create namespace {namespace}",
+            lambda: self.catalog.create_namespace_if_not_exists((namespace,)),
+        )
 
     def drop_namespace(self, namespace: str) -> None:
         """Drops an empty namespace; does nothing where it does not exist."""
@@ -107,7 +108,7 @@ class CatalogReader:
             with suppress(NoSuchNamespaceError):
                 self.catalog.drop_namespace((namespace,))
 
-        self._ask(f"drop namespace {namespace}", drop)
+        self._change("namespace.drop", f"drop namespace {namespace}", drop)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Name → kind of everything in the namespace, empty where it does not exist."""
@@ -272,15 +273,21 @@ class CatalogReader:
 
     def _ask(self, what: str, question: Callable[[], T]) -> T:
         """Runs one question, waiting for a locked catalog, and raises CatalogError where it can't be answered."""
-        deadline = time.monotonic() + LOCK_WAIT_SECONDS
-        while True:
-            try:
-                with self._explaining(what):
-                    return question()
-            except _Locked as locked:
-                if time.monotonic() > deadline:
-                    raise CatalogError(self._locked_message(what)) from locked
-                time.sleep(LOCK_POLL_SECONDS)
+        return wait_for_lock(lambda: self._explained(what, question), self._named(what), self._engine)
+
+    def _change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+        """Performs an effect; waits and raises as `_ask` does."""
+        return effect(effect_name, lambda: self._explained(what, change), self._named(what), self._engine)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        """How pyiceberg fails: `_explained` has told a locked catalog from all other errors."""
+        unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
+        return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self.thresholds.commits)
+
+    def _explained(self, what: str, action: Callable[[], T]) -> T:
+        with self._explaining(what):
+            return action()
 
     @contextmanager
     def _explaining(self, what: str) -> Iterator[None]:
@@ -307,14 +314,10 @@ class CatalogReader:
 
     def _failure_message(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"catalog {self.profile.catalog} ({self._address}): could not {what}: {reason}. {cure}"
+        return f"{self._named(f'could not {what}')}: {reason}. {cure}"
 
-    def _locked_message(self, what: str) -> str:
-        return (
-            f"catalog {self.profile.catalog} ({self._address}): could not {what}: another process has kept it "
-            f"locked for {LOCK_WAIT_SECONDS:.0f} s. See who holds the file, for instance with "
-            f"`fuser -v {self._address}`, and let it finish or end it."
-        )
+    def _named(self, what: str) -> str:
+        return f"catalog {self.profile.catalog} ({self._address}): {what}"
 
     @property
     def _address(self) -> str:

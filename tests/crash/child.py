@@ -1,6 +1,7 @@
 """A process that runs a model and kills itself while one of its writes is under way.
 
-Arguments: the warehouse, the schema, the model's name, and the table whose new files are the sign to die.
+Arguments: the warehouse, the schema, the model's name, the table whose new files are the sign to die, the name of the
+effect that writes them, and the model's query.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables import steps as execute
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -31,20 +32,19 @@ SETTINGS = {
 }
 
 
-def main(warehouse: str, schema: str, name: str, dies_at: str, sql: str) -> None:
+def main(warehouse: str, schema: str, name: str, dies_at: str, effect: str, sql: str) -> None:
     profile = Profile.embedded(warehouse, settings=SETTINGS)
     files = Path(warehouse) / schema / dies_at / "data"
-    original = execute.write_once
 
-    def write_once(action: Callable[[], Any], what: str) -> Any:
-        if dies_at in what:
+    def watched(reached: str, action: Callable[[], Any]) -> Any:
+        if reached == effect:
             before = count(files)
             threading.Thread(target=die_with_more_than, args=(files, before), daemon=True).start()
-        return original(action, what)
+        return action()
 
-    execute.write_once = write_once
     model = Model(TableName("lake", schema, name), sql, configure({"primary_key": "id"}, name))
-    Run(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
+    with failpoint(watched):
+        Run(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
 
 
 def die_with_more_than(files: Path, before: int) -> None:

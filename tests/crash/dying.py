@@ -1,4 +1,4 @@
-"""Runs that die before a chosen one of their effects on tables, and leave everything as it is then."""
+"""Runs that die before a chosen one of their effects, and leave everything as it is then."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from arctic_runtime.spark.maintenance import base_rewrite as renewal
-from arctic_runtime.spark.maintenance import compaction
-from arctic_runtime.spark.tables import commit
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.effects import failpoint
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
     from tests.spark.warehouse import Warehouse
-
-EFFECTS = (
-    (commit, "attempt"),
-    (commit, "write_once"),
-    (execute, "attempt"),
-    (execute, "write_once"),
-    (compaction, "write_once"),
-    (renewal, "write_once"),
-)
-"""Whatever changes a table goes through one of these."""
 
 
 class Death(BaseException):
@@ -34,19 +19,16 @@ class Death(BaseException):
 
 @dataclass
 class Life:
-    """Counts effects; from the one called `last` on, none takes place."""
+    """A failpoint that counts effects; from the one called `last` on, none takes place."""
 
     last: int
     effects: list[str] = field(default_factory=list)
 
-    def living(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def effect(action: Callable[[], Any], what: str) -> Any:
-            if len(self.effects) >= self.last:
-                raise Death
-            self.effects.append(what)
-            return original(action, what)
-
-        return effect
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
+        if len(self.effects) >= self.last:
+            raise Death
+        self.effects.append(name)
+        return action()
 
 
 def run_until(lake: Warehouse, model: Model, last: int) -> Life | None:
@@ -58,9 +40,7 @@ def run_until(lake: Warehouse, model: Model, last: int) -> Life | None:
 def dying(last: int, action: Callable[[], object]) -> Life | None:
     """Does something with only its first `last` effects; None where it did not need more than those."""
     life = Life(last)
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in EFFECTS:
-            patch.setattr(module, name, life.living(getattr(module, name)))
+    with failpoint(life):
         try:
             action()
         except Death:

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.table import Model
@@ -26,28 +27,27 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import session
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables import steps as execute
 from tests.crash.child import SETTINGS
 
 
 def main(given: dict[str, Any]) -> None:
     profile = Profile(given["catalog"], given["properties"], settings={**SETTINGS, "spark.master": "local[2]"})
     table = TableName(given["catalog"], given["schema"], given["stops_at"])
-    environment, reader, original = SparkEnvironment(profile), CatalogReader(profile), execute.write_once
-    writes = "append changes" if table.name.endswith("__changes") else "write what changed"
+    environment, reader = SparkEnvironment(profile), CatalogReader(profile)
+    effect = "commit.append" if table.name.endswith("__changes") else "base.merge.append"
     stopping: list[threading.Thread] = []
 
-    def write_once(action: Callable[[], Any], what: str) -> Any:
-        if writes in what and not stopping:
+    def watched(reached: str, action: Callable[[], Any]) -> Any:
+        if reached == effect and not stopping:
             parts = (environment.session(), reader, table)
             stopping.append(threading.Thread(target=stop_while_written, args=parts, daemon=True))
             stopping[0].start()
-        return original(action, what)
+        return action()
 
-    execute.write_once = write_once
     name = given["name"]
     model = Model(TableName(given["catalog"], given["schema"], name), given["sql"], configure(given["config"], name))
-    print("ran", Run(model, reader, environment.session).run().mode, flush=True)
+    with failpoint(watched):
+        print("ran", Run(model, reader, environment.session).run().mode, flush=True)
 
 
 def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:

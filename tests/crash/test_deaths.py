@@ -114,7 +114,7 @@ def test_a_reader_never_takes_a_table_that_a_dead_run_left_behind_for_a_newer_on
     source.load({1: "b"})
     life = run_until(lake, upstream, 4)
     assert life is not None
-    assert "fast_forward" in life.effects[2]
+    assert life.effects[2] == "commit.publish"
     lake.run(downstream)
     assert lake.rows(downstream) == [("a",)]
     lake.run(upstream)
@@ -128,14 +128,14 @@ def test_killed_processes_lose_and_repeat_nothing(lake: Warehouse) -> None:
     source = Source(lake, "state")
     source.load(dict.fromkeys(range(100), "a"))
     sql = make_model(lake, "state", "on_write").sql
-    models = {"appends": "appends__changes", "merges": "merges"}
+    models = {"appends": ("appends__changes", "commit.append"), "merges": ("merges", "base.overwrite")}
     made = {name: lake.model(name, sql, primary_key="id") for name in models}
     for model in made.values():
         lake.run(model)
     source.load(dict.fromkeys(range(50, 150), "b"))
     children = [
         subprocess.Popen(
-            [sys.executable, str(CHILD), warehouse, lake.namespace, name, dies_at, sql],
+            [sys.executable, str(CHILD), warehouse, lake.namespace, name, *dies_at, sql],
             cwd=CHILD.parents[2],
             env={**os.environ, "PYTHONPATH": str(CHILD.parents[2])},
             stderr=subprocess.PIPE,

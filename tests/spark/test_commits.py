@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_source
+from arctic_runtime.effects import Failpoint, failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
 from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.step import AppendChanges, MergeBase
@@ -41,17 +42,17 @@ def events_model(lake: Warehouse, **config: Any) -> Model:
     )
 
 
-def once_before(target: object, name: str, intrude: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets somebody else act right before the first call of a function."""
-    original, done = getattr(target, name), []
+def once_before(effect: str, intrude: Callable[[], object]) -> AbstractContextManager[None]:
+    """Lets somebody else act right before an effect takes place the first time."""
+    done: list[str] = []
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not done:
-            done.append(True)
+    def intruding(name: str, action: Callable[[], Any]) -> Any:
+        if name == effect and not done:
+            done.append(name)
             intrude()
-        return original(*args, **kwargs)
+        return action()
 
-    monkeypatch.setattr(target, name, wrapped)
+    return failpoint(intruding)
 
 
 def windows_of(lake: Warehouse, model: Model) -> list[str]:
@@ -63,7 +64,7 @@ def windows_of(lake: Warehouse, model: Model) -> list[str]:
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_finds_nothing_new(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, merge: str
+    lake: Warehouse, merge: str
 ) -> None:
     model = events_model(lake, merge=merge)
     lake.append("events", [(1, "a", 1), (2, "b", 2), (3, "c", 3)], EVENTS)
@@ -71,8 +72,8 @@ def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_find
     lake.append("events", [(1, "A", 4)], EVENTS)
     intruder: list[Outcome] = []
     session = lake.environment.session()
-    once_before(running, "append_changes", lambda: intruder.append(lake.run(model, lambda: session)), monkeypatch)
-    outcome = lake.run(model)
+    with once_before("commit.branch", lambda: intruder.append(lake.run(model, lambda: session))):
+        outcome = lake.run(model)
     assert lake.actions(intruder[0]) == (0, 1, 0)
     assert outcome.mode == "unchanged"
     assert len(windows_of(lake, model)) == len(set(windows_of(lake, model))) == 2
@@ -178,17 +179,15 @@ def test_what_is_done_in_parallel_is_over_when_it_is_left(lake: Warehouse) -> No
     assert done == [3, 3]
 
 
-def test_a_change_that_intrudes_before_the_commit_is_built_upon(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_intrudes_before_the_commit_is_built_upon(lake: Warehouse) -> None:
     """Somebody commits to the change table itself while rows are written to the branch."""
     model = events_model(lake)
     lake.append("events", [(1, "a", 1)], EVENTS)
     lake.run(model)
     lake.append("events", [(1, "A", 2)], EVENTS)
     table = lake.sql_name("m__changes")
-    once_before(commit, "fast_forward", lambda: lake.spark.table(table).limit(0).writeTo(table).append(), monkeypatch)
-    assert lake.actions(lake.run(model)) == (0, 1, 0)
+    with once_before("commit.publish", lambda: lake.spark.table(table).limit(0).writeTo(table).append()):
+        assert lake.actions(lake.run(model)) == (0, 1, 0)
     assert len(windows_of(lake, model)) == 2
     assert lake.branches(model) == set()
     assert lake.broken(model) == []
@@ -300,19 +299,20 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
     model = events_model(lake, merge="on_read")
     lake.append("events", [(i, "a", i) for i in range(9)], EVENTS)
     lake.run(model)
-    original = commit.fast_forward
 
-    def loses(error: Exception) -> Callable[..., None]:
-        def fast_forward(*args: Any) -> None:
-            original(*args)
-            raise error
+    def loses(error: Exception) -> Failpoint:
+        def after(name: str, action: Callable[[], Any]) -> Any:
+            done = action()
+            if name == "commit.publish":
+                raise error
+            return done
 
-        return fast_forward
+        return after
 
     for number, error in enumerate((CommitConflict("lost"), Lost("lost"))):
         lake.append("events", [(1, f"A{number}", 10 + number)], EVENTS)
-        monkeypatch.setattr(commit, "fast_forward", loses(error))
-        assert lake.actions(lake.run(model)) == (0, 1, 0)
+        with failpoint(loses(error)):
+            assert lake.actions(lake.run(model)) == (0, 1, 0)
         assert len(windows_of(lake, model)) == number + 2
     lake.append("events", [(1, "B", 20)], EVENTS)
     observe, asked = commit.observe_branch, []
@@ -324,7 +324,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
         return observe(*args)
 
     monkeypatch.setattr(commit, "observe_branch", away)
-    with pytest.raises(CommitUnknown, match="applies nothing twice"):
+    with failpoint(loses(Lost("lost"))), pytest.raises(CommitUnknown, match="applies nothing twice"):
         lake.run(model)
     monkeypatch.undo()
     assert lake.run(model).mode == "unchanged"
@@ -333,28 +333,24 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
     assert lake.broken(model) == []
 
 
-def test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch(lake: Warehouse) -> None:
     """The first write may have gone through although its answer says that the catalog was locked."""
     model = events_model(lake)
     lake.append("events", [(1, "a", 1)], EVENTS)
     lake.run(model)
     lake.append("events", [(2, "b", 2)], EVENTS)
-    original, writes = execute.write_once, []
+    writes = []
 
-    def write_once(action: Callable[[], Any], what: str) -> Any:
-        def acted() -> Any:
-            writes.append(what)
-            done = action()
-            if len(writes) == 1:
-                raise Lost("[SQLITE_BUSY] The database file is locked")
-            return done
+    def locked_at_first(name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        writes.append(name)
+        if writes.count("commit.append") == 1 and name == "commit.append":
+            raise Lost("(org.sqlite.SQLiteException) [SQLITE_BUSY] The database file is locked")
+        return done
 
-        return original(acted, what)
-
-    monkeypatch.setattr(execute, "write_once", write_once)
-    assert lake.actions(lake.run(model)) == (1, 0, 0)
+    with failpoint(locked_at_first):
+        assert lake.actions(lake.run(model)) == (1, 0, 0)
+    assert writes.count("commit.append") == 2
     assert [row["id"] for row in lake.log(model)] == [1, 2]
     assert lake.branches(model) == set()
     assert lake.broken(model) == []

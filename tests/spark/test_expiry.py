@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.layout import KEPT_METADATA
@@ -20,7 +21,6 @@ from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
 from arctic_runtime.spark.maintenance.restore import restore
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables import views
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -131,7 +131,7 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
     assert lake.actions(lake.run(down)) == (0, 1, 0)
 
 
-def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse) -> None:
     model = lake.model("m", "select id, region, v from {s}", **{**CONFIG, "partition_by": None})
     rows = {1: (1, "eu", 1)}
     for v in range(2):
@@ -140,8 +140,8 @@ def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse, monke
     assert oldest is not None
     kept = oldest.commits[0].version.snapshot
     tag = f"alter table {lake.sql_name('m__changes')} create tag mine as of version {kept}"
-    once_before(expiry, "_expire", lambda: lake.spark.sql(tag).collect(), monkeypatch)
-    plan = expiring(lake, model)
+    with once_before("expiry.snapshots", lambda: lake.spark.sql(tag).collect()):
+        plan = expiring(lake, model)
     assert any(of.snapshot == kept and of.alone for of in plan.kept)
     found = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots
     assert kept in {of.snapshot_id for of in found}
@@ -175,24 +175,19 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
         expiry.orphan_files(run, 3600, remove=True)
 
 
-def test_the_tag_of_a_run_that_died_after_it_replaced_the_view_goes(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tag_of_a_run_that_died_after_it_replaced_the_view_goes(lake: Warehouse) -> None:
     """The tags of all but the pinned snapshot, and with them the rows that they keep."""
     model = lake.model("m", SQL, merge="on_read", **{**CONFIG, "partition_by": None})
     rows = {i: (i, "eu", i) for i in range(4)}
     put(lake, model, rows)
 
-    def die(spark: object, sql: str) -> None:
-        if "DROP TAG" in sql:
+    def die(name: str, action: Callable[[], Any]) -> Any:
+        if name == "view.drop_tag":
             raise KeyboardInterrupt
-        run_statement(spark, sql)
+        return action()
 
-    run_statement = views.run
-    monkeypatch.setattr(views, "run", die)
-    with pytest.raises(KeyboardInterrupt):
+    with failpoint(die), pytest.raises(KeyboardInterrupt):
         put(lake, model, {i: (i, "us", i) for i in range(4)})
-    monkeypatch.undo()
     rows |= {1: (1, "us", 9)}
     put(lake, model, rows)
     expiring(lake, model)

@@ -9,7 +9,6 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.spark.maintenance.overwrite import overwrite
 from arctic_runtime.spark.maintenance.restore import restore
-from arctic_runtime.spark.tables import commit
 from tests.spark.test_commits import once_before
 from tests.spark.test_restore import EVENTS, counted, events_model
 from tests.spark.warehouse import Warehouse
@@ -133,14 +132,14 @@ def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(
 
 
 @pytest.mark.slow
-def test_what_was_declared_survives_a_restore_and_a_race(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_declared_survives_a_restore_and_a_race(lake: Warehouse) -> None:
     model = events_model(lake)
     lake.append("events", [(1, "a", 1, "c"), (2, "b", 2, "c")], EVENTS)
     lake.run(model)
     lake.append("events", [(2, "newer", 30, "u")], EVENTS)
     session = lake.environment.session()
-    once_before(commit, "fast_forward", lambda: lake.run(model, lambda: session), monkeypatch)
-    assert declare(lake, model, 10, (1, "x"), (2, "x"), (3, "x")) == (1, 1, 0)
+    with once_before("commit.publish", lambda: lake.run(model, lambda: session)):
+        assert declare(lake, model, 10, (1, "x"), (2, "x"), (3, "x")) == (1, 1, 0)
     assert lake.rows(model) == [(1, "x"), (2, "newer"), (3, "x")]
     good = lake.head(model)
     declare(lake, model, 20)

@@ -13,7 +13,6 @@ from arctic_runtime.plan import base_rewrite as planning
 from arctic_runtime.plan import reconcile as settling
 from arctic_runtime.spark.maintenance import base_rewrite as renewal
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
-from arctic_runtime.spark.tables import commit
 from arctic_runtime.spark.tables import steps as execute
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
@@ -192,8 +191,8 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     step, state = store.planned(), store.state()
     assert (len(step.ranges) > 1) == (parts > 1)
     other = lake.make_run(store.model)
-    once_before(renewal, "write_once", lambda: other.settled(other.observe(), fold=True), monkeypatch)
-    with pytest.raises(CommitConflict):
+    merge = once_before("base.rewrite.write", lambda: other.settled(other.observe(), fold=True))
+    with merge, pytest.raises(CommitConflict):
         renewal.renew(step, lake.make_run(store.model).context(state))
     assert store.merged()
     assert store.is_right
@@ -212,8 +211,7 @@ def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse, monkeypat
     other = lake.make_run(store.model, lambda: session)
     written: list[NodeRange] = []
     second = lambda: renewal.renew(step, other.context(state), written.append)  # noqa: E731
-    once_before(commit, "fast_forward", second, monkeypatch)
-    with pytest.raises(CommitConflict):
+    with once_before("commit.publish", second), pytest.raises(CommitConflict):
         renewal.renew(step, lake.make_run(store.model).context(state))
     assert written == list(step.ranges)
     assert store.merged()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from arctic_runtime.catalog.observe import observe_snapshots
+from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.maintenance import changelog_compaction as trim
 from arctic_runtime.spark.maintenance.between import changes_between
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
@@ -135,20 +136,18 @@ def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) 
         changes_between(lake.make_run(model), first, lake.head(model), 9)
 
 
-def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     rows = moved(lake, model)
     before = told(lake, model)
 
-    def dies(*_: Any) -> None:
-        raise KeyboardInterrupt
+    def dies(name: str, action: Callable[[], Any]) -> Any:
+        if name == "changelog_compaction.delete":
+            raise KeyboardInterrupt
+        return action()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(trim, "write_once", dies)
-        with pytest.raises(KeyboardInterrupt):
-            expired(lake, model)
+    with failpoint(dies), pytest.raises(KeyboardInterrupt):
+        expired(lake, model)
     assert told(lake, model) == before
     exact(lake, model)
     expired(lake, model)

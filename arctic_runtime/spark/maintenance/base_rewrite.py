@@ -9,13 +9,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.partial_progress import observe_begun
+from arctic_runtime.effects import effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.compaction import NodeRange, Renew
 from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, number, statement
-from arctic_runtime.spark.tables.commit import clear_away, publish, run, said, unmoved, write_once
+from arctic_runtime.spark.tables.commit import clear_away, perform_statement, publish, said, unmoved
 from arctic_runtime.spark.tables.diff import DELETE
 from arctic_runtime.spark.tables.frames import all_of, column, conformed, newest_changes, own_changes
 from arctic_runtime.spark.tables.steps import JOINED_AS_IT_LIES, Context, merged_to, transform_value
@@ -50,7 +52,7 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
         branch=name(step.branch),
         v=number(step.expected),
     )
-    run(spark, create)
+    perform_statement("base.rewrite.branch", spark, create)
     for part in step.remaining:
         merged = merged_to(step.end) if part == step.remaining[-1] else {}
         _write(step, part, context, branch, said({ATTEMPT: step.branch, REWRITTEN: str(part), **merged}))
@@ -89,7 +91,9 @@ def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], mo
     }
     writer = rows.writeTo(name(*to)).options(**options)
     with settings(context.spark, JOINED_AS_IT_LIES):
-        write_once(lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew")
+        effect(
+            "base.rewrite.write", lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew", SPARK
+        )
 
 
 def _merged(step: Renew, part: NodeRange, context: Context, of: Sequence[str]) -> DataFrame:

@@ -10,8 +10,9 @@ from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import Node, Relevel, Rewrite, Specs
 from arctic_runtime.model.hash_tree import HashNode, bucket_node
 from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement
-from arctic_runtime.spark.tables.commit import SPARK_ERRORS, run
+from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.steps import Context
 
 
@@ -94,7 +95,7 @@ def _make_default(step: Relevel, specs: Specs, depth: int, context: Context, rea
         new=_bucket(old.column, 1 << depth),
     )
     try:
-        run(context.spark, replace)
+        perform_statement("compaction.partition_spec", context.spark, replace)
     except SPARK_ERRORS as error:
         if observe_specs(reader, step.table) != specs:
             raise _changed(step) from error

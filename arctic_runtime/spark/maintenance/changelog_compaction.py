@@ -11,7 +11,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import listed, name, statement
-from arctic_runtime.spark.tables.commit import said_by_session, set_properties, swap_in, write_once
+from arctic_runtime.spark.tables.commit import perform_statement, said_by_session, set_properties, swap_in
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, as_key, key_name, read_table
 from arctic_runtime.spark.tables.steps import Context
 
@@ -24,7 +24,7 @@ def trim(step: Trim, context: Context) -> None:
 
     Raises CommitConflict where the change table has moved on.
     """
-    set_properties(context.spark, step.table, {COMPACTED_UNTIL: ages_text([step.until])})
+    set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: ages_text([step.until])})
     swap_in(
         context.spark, context.reader, step.table, step.expected, context.token, lambda on: _delete(step, context, on)
     )
@@ -32,7 +32,7 @@ def trim(step: Trim, context: Context) -> None:
 
 def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
     """Writes down when commits were made whose snapshots are about to go."""
-    set_properties(spark, table, {COMMIT_TIMES: ages_text(ages)})
+    set_properties("expiry.ages", spark, table, {COMMIT_TIMES: ages_text(ages)})
 
 
 def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
@@ -65,6 +65,6 @@ def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
     newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
     try:
         with settings(spark, said_by_session({COMPACTED_UNTIL: ages_text([step.until])})):
-            write_once(lambda: spark.sql(delete), delete)
+            perform_statement("changelog_compaction.delete", spark, delete)
     finally:
         spark.catalog.dropTempView(view)

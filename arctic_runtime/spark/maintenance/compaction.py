@@ -14,6 +14,7 @@ from typing_extensions import assert_never
 
 from arctic_runtime.catalog.manifests import observe_files, observe_totals
 from arctic_runtime.catalog.partial_progress import observe_begun
+from arctic_runtime.effects import effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import (
     CompactionMode,
@@ -37,11 +38,12 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
 from arctic_runtime.plan.reconcile import stale_branches
 from arctic_runtime.plan.split import split as split_alone
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.maintenance.base_rewrite import renew
 from arctic_runtime.spark.maintenance.bucket_resizing import beside, rewriting
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import said, swap_in, write_once
+from arctic_runtime.spark.tables.commit import said, swap_in
 from arctic_runtime.spark.tables.steps import Context, merged_to, perform
 
 MAX_LOST_RACES = 5
@@ -201,7 +203,8 @@ def _rewrite(step: Rewrite, context: Context) -> None:
 
     def write(branch: tuple[str, ...]) -> None:
         filled = statement("{call}, branch => {branch})", call=call, branch=text(branch[-1].removeprefix("branch_")))
-        (done,) = write_once(lambda: context.spark.sql(filled).collect(), f"rewrite files of {step.table}")
+        what = f"rewrite files of {step.table}"
+        (done,) = effect("compaction.rewrite", lambda: context.spark.sql(filled).collect(), what, SPARK)
         if is_base and done["rewritten_data_files_count"] and state.base is not None and state.base.merged is not None:
             _stamp(context.spark, branch, state.base.merged)
 
@@ -211,7 +214,7 @@ def _rewrite(step: Rewrite, context: Context) -> None:
 def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
     """Says again what the base is merged to: its newest snapshot has to, and the rewriting one can't be given it."""
     writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch)).options(**said(merged_to(merged)))
-    write_once(writer.append, f"say what {'.'.join(branch)} is merged to")
+    effect("compaction.stamp", writer.append, f"say what {'.'.join(branch)} is merged to", SPARK)
 
 
 def _call(step: Rewrite, context: Context) -> Sql:

@@ -6,21 +6,22 @@ import datetime
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import last_consumed, observe_snapshots
+from arctic_runtime.effects import effect, retried, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan
 from arctic_runtime.model.layout import lacking
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
 from arctic_runtime.spark.maintenance.changelog_compaction import keep_ages, trim
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import attempt, retried, set_properties
-from arctic_runtime.spark.tables.commit import run as perform_statement
+from arctic_runtime.spark.tables.commit import perform_statement, set_properties
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""
@@ -97,13 +98,14 @@ def _keep_few_metadata_files(run: Run, state: TableState) -> None:
     for table, part in ((run.model.table.changes, state.changes), (run.model.base, state.base)):
         wanted = lacking(part.properties) if part is not None else {}
         if wanted:
-            set_properties(run.session(), table, wanted)
+            set_properties("expiry.metadata_files", run.session(), table, wanted)
 
 
 def _drop_tags(spark: SparkSession, step: DropTags) -> None:
     for tag in step.tags:
-        table = name(*step.table.parts)
-        perform_statement(spark, statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=name(tag)))
+        template = "ALTER TABLE {table} DROP TAG IF EXISTS {tag}"
+        drop = statement(template, table=name(*step.table.parts), tag=name(tag))
+        perform_statement("expiry.drop_tag", spark, drop)
 
 
 def _expire(spark: SparkSession, step: Expire) -> None:
@@ -115,7 +117,7 @@ def _expire(spark: SparkSession, step: Expire) -> None:
         table=text(name(*step.table.parts)),
         ids=listed(number(snapshot) for snapshot in step.snapshots),
     )
-    perform_statement(spark, call)
+    perform_statement("expiry.snapshots", spark, call)
 
 
 def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
@@ -173,7 +175,12 @@ def _orphans(
         before=text(before.isoformat(" ", "seconds")),
         dry=Sql("false" if remove else "true"),
     )
-    return sorted(row[0] for row in attempt(lambda: spark.sql(call).collect(), call))
+
+    def perform() -> list[Row]:
+        return spark.sql(call).collect()
+
+    found = effect("expiry.orphans", perform, call, SPARK) if remove else wait_for_lock(perform, call, SPARK)
+    return sorted(row[0] for row in found)
 
 
 def _milliseconds(run: Run) -> int:

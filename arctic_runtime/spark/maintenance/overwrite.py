@@ -8,6 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from arctic_runtime.effects import retried
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
 from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
@@ -23,7 +24,6 @@ from arctic_runtime.spark.refresh.events import examples, is_in
 from arctic_runtime.spark.refresh.late import seen
 from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.commit import retried
 from arctic_runtime.spark.tables.diff import DELETE, Shape, state_changes
 from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, match
 from arctic_runtime.spark.tables.steps import append_changes

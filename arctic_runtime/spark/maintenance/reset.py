@@ -6,7 +6,7 @@ from arctic_runtime.catalog.observe import observe_own
 from arctic_runtime.model.state import Stranger
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import run as perform_statement
+from arctic_runtime.spark.tables.commit import perform_statement
 
 
 def reset(run: Run) -> tuple[Stranger, ...]:
@@ -18,5 +18,5 @@ def reset(run: Run) -> tuple[Stranger, ...]:
     own = observe_own(run.reader, run.model)
     for relation in own:
         template = "DROP VIEW IF EXISTS {of}" if relation.kind == "view" else "DROP TABLE IF EXISTS {of}"
-        perform_statement(run.session(), statement(template, of=name(*relation.name.parts)))
+        perform_statement("reset.drop", run.session(), statement(template, of=name(*relation.name.parts)))
     return own

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from arctic_runtime.catalog.observe import observe_source
+from arctic_runtime.effects import retried
 from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.properties import (
     DECLARED,
@@ -26,7 +27,6 @@ from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import retried
 from arctic_runtime.spark.tables.diff import state_changes
 from arctic_runtime.spark.tables.frames import current_rows
 from arctic_runtime.spark.tables.steps import append_changes

@@ -14,7 +14,7 @@ from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.engine.statement import number, statement
 from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import run as perform_statement
+from arctic_runtime.spark.tables.commit import perform_statement
 
 
 def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint:
@@ -43,14 +43,10 @@ def drop_savepoint(run: Run, name: str) -> None:
 
 def _perform(spark: SparkSession, *tags: Tag) -> None:
     for tag in tags:
-        table, own = quoted(*tag.table.parts), quoted(tag.name)
+        parts = {"table": quoted(*tag.table.parts), "tag": quoted(tag.name)}
         if tag.snapshot is None:
-            sql = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", table=table, tag=own)
+            drop = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts)
+            perform_statement("savepoint.drop_tag", spark, drop)
         else:
-            sql = statement(
-                "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
-                table=table,
-                tag=own,
-                v=number(tag.snapshot),
-            )
-        perform_statement(spark, sql)
+            template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
+            perform_statement("savepoint.tag", spark, statement(template, **parts, v=number(tag.snapshot)))

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
+from arctic_runtime.effects import effect
 from arctic_runtime.ivm.algebra.numbers import digits
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node
@@ -30,9 +31,10 @@ from arctic_runtime.model.properties import AGGREGATE_STATE, KIND, RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.tables.commit import attempt, said
+from arctic_runtime.spark.tables.commit import said
 from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
 from arctic_runtime.spark.tables.steps import Context
 
@@ -225,4 +227,4 @@ def _write(context: Context, rows: DataFrame) -> None:
     for key, value in {"format-version": "3", KIND: "totals", **KEPT_METADATA}.items():
         writer = writer.tableProperty(key, value)
     writer = writer.options(**said({RUN: context.token}))
-    attempt(writer.createOrReplace, f"write {table}")
+    effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)

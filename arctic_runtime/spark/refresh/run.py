@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import retried
 from arctic_runtime.errors import CommitConflict, CorruptState, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
@@ -44,6 +45,7 @@ from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import Upstreams, untold
 from arctic_runtime.plan.reconcile import settle, stale_branches
 from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
+from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_send
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name
@@ -52,7 +54,7 @@ from arctic_runtime.spark.refresh.compute import Computation
 from arctic_runtime.spark.refresh.failures import refusal_for
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Look, Outcome, Seen
-from arctic_runtime.spark.tables.commit import SPARK_ERRORS, retried, set_properties, was_too_large_to_send
+from arctic_runtime.spark.tables.commit import set_properties
 from arctic_runtime.spark.tables.diff import Shape
 from arctic_runtime.spark.tables.frames import appended, columns_of, with_source_position
 from arctic_runtime.spark.tables.integrity import broken_promises
@@ -148,7 +150,7 @@ class Run(Look):
         if not broken:
             return decision
         until = {REPAIRED: str(state.changes.head.sequence)}
-        set_properties(context.spark, self.model.table.changes, until)
+        set_properties("repair.mark", context.spark, self.model.table.changes, until)
         return replace(decision, repairs=broken, because=f"mended: {', '.join(broken)}")
 
     def _done(self, decision: Decision, committed: Appended) -> Outcome:

@@ -12,7 +12,7 @@ from arctic_runtime.model.columns import BEFORE, CHANGE_COLUMNS, Column, SchemaC
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.step import EvolveSchema
 from arctic_runtime.spark.engine.statement import Sql, name, statement, type_name
-from arctic_runtime.spark.tables.commit import run
+from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.diff import Shape
 from arctic_runtime.spark.tables.frames import type_of
 
@@ -25,13 +25,13 @@ def evolve(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:
     found = spark.table(name(*step.table.parts)).schema
     if step.change.rename:
         for sql in _rename_statements(step, found):
-            run(spark, sql)
+            perform_statement("schema.evolve", spark, sql)
         found = spark.table(name(*step.table.parts)).schema
     if step.is_change_table:
         for sql in _evolve_before(step, found, key):
-            run(spark, sql)
+            perform_statement("schema.evolve", spark, sql)
     for sql in _statements(step.table, _remaining(step.change, found)):
-        run(spark, sql)
+        perform_statement("schema.evolve", spark, sql)
 
 
 def _rename_statements(step: EvolveSchema, found: StructType) -> Iterator[Sql]:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from typing_extensions import assert_never
 
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import effect
 from arctic_runtime.errors import DataError
 from arctic_runtime.ivm.rewrite.bounds import Bound, is_bounded
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, find_column, same_name
@@ -45,6 +46,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version, encode_versions
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text
@@ -53,15 +55,13 @@ from arctic_runtime.spark.refresh.events import examples
 from arctic_runtime.spark.tables import views
 from arctic_runtime.spark.tables.bounds import NOWHERE, Ranges, counted, is_scanned, near
 from arctic_runtime.spark.tables.commit import (
-    attempt,
     drop_branches,
     overwrite,
-    run,
+    perform_statement,
     said,
     said_by_session,
     swap_in,
     tips,
-    write_once,
 )
 from arctic_runtime.spark.tables.diff import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.spark.tables.evolve import evolve
@@ -156,9 +156,11 @@ def perform(step: Step, context: Context) -> None:
     """Does one step that needs no more than the tables themselves; `append_changes` is the one that does."""
     match step:
         case DropStranger(stranger):
-            run(context.spark, _drop_statement(stranger))
+            perform_statement("relation.drop", context.spark, _drop_statement(stranger))
         case DropBase(table):
-            run(context.spark, statement("DROP TABLE IF EXISTS {of}", of=name(*table.parts)))
+            perform_statement(
+                "relation.drop", context.spark, statement("DROP TABLE IF EXISTS {of}", of=name(*table.parts))
+            )
         case DropBranches(table, branches):
             drop_branches(context.spark, table, branches)
         case CreateChangeTable():
@@ -207,7 +209,7 @@ def append_changes(
 
     def write(branch: tuple[str, ...]) -> Appended:
         writer = written.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
-        write_once(writer.append, f"append changes to {step.table}")
+        effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
         told = _told(seen)
         counts = {kind: int(told.get(kind) or 0) for kind in kinds}
         is_whole = sum(counts.values()) == told.get(_ROWS)
@@ -312,7 +314,7 @@ def _create_change_table(step: CreateChangeTable, context: Context) -> None:
     empty = context.spark.range(0).select(*fields, *tail, *before)
     lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0))}
     properties = {**lookups, **_properties(model, "changes"), MODEL_TABLE: str(model.table)}
-    _create(context, step.table, empty, properties, (), {})
+    _create("changes.create", context, step.table, empty, properties, (), {})
 
 
 def _create_base(step: CreateBase, context: Context) -> None:
@@ -327,11 +329,12 @@ def _create_base(step: CreateBase, context: Context) -> None:
     own = {**sizes, **_ISOLATED, **_properties(model, "base"), **_format(model)}
     properties = {**own, LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
-    _create(context, step.table, laid_out, properties, transforms, summary, step.replaces)
+    _create("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
     _write_order(context, step.table)
 
 
 def _create(
+    effect_name: str,
     context: Context,
     table: TableName,
     rows: DataFrame,
@@ -354,7 +357,7 @@ def _create(
     rows.createOrReplaceTempView(view)
     try:
         with settings(spark, {**said_by_session(summary), "spark.sql.iceberg.distribution-mode": "none"}):
-            attempt(lambda: spark.sql(create), f"create {table}")
+            effect(effect_name, lambda: spark.sql(create), f"create {table}", SPARK)
     finally:
         spark.catalog.dropTempView(view)
 
@@ -443,14 +446,8 @@ def _write_order(context: Context, table: TableName) -> None:
     key = context.model.config.sort_key
     if key:
         order = listed([name(part) for part in key])
-        run(
-            context.spark,
-            statement(
-                "ALTER TABLE {table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {order}",
-                table=name(*table.parts),
-                order=order,
-            ),
-        )
+        template = "ALTER TABLE {table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {order}"
+        perform_statement("base.write_order", context.spark, statement(template, table=name(*table.parts), order=order))
 
 
 def merged_to(version: Version) -> dict[str, str]:
@@ -535,7 +532,7 @@ def _replace_rows(
 
     def append() -> None:
         writer = alive.writeTo(name(*branch)).options(**said(summary))
-        write_once(writer.append, f"write what changed to {'.'.join(branch)}")
+        effect("base.merge.append", writer.append, f"write what changed to {'.'.join(branch)}", SPARK)
 
     def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
         near_by = gone.where()
@@ -570,6 +567,6 @@ def _delete_rows(
     gone.keys.createOrReplaceTempView(view)
     try:
         with settings(spark, {**JOINED_AS_IT_LIES, **looking_up(gone.count), **said_by_session(summary)}):
-            write_once(lambda: spark.sql(delete), delete)
+            perform_statement("base.merge.delete", spark, delete)
     finally:
         spark.catalog.dropTempView(view)

@@ -12,7 +12,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
-from arctic_runtime.spark.tables.commit import run
+from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.frames import FEW_KEYS, columns_of, read_table, typed
 
 
@@ -25,7 +25,8 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
     tag = name(view_tag(step.base_snapshot))
     pinned = state.view.base_snapshot if state.view else None
     if pinned != step.base_snapshot:
-        run(
+        perform_statement(
+            "view.tag",
             spark,
             statement(
                 "ALTER TABLE {base} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
@@ -35,9 +36,10 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
             ),
         )
     pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
-    run(spark, view_statement(model, state, step, pinned_columns))
+    perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns))
     if pinned is not None and pinned != step.base_snapshot:
-        run(
+        perform_statement(
+            "view.drop_tag",
             spark,
             statement(
                 "ALTER TABLE {base} DROP TAG IF EXISTS {tag}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.effects import effect
 from arctic_runtime.profile import masked
 from arctic_runtime.spark.engine.jars import verify_jars
 from arctic_runtime.spark.engine.statement import name, statement
@@ -58,11 +59,13 @@ def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> No
     table = file.parent / schema / trial
     for folder in (table / "data", table / "metadata", table, table.parent):
         with suppress(OSError):
-            folder.rmdir()
+            effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
 
 
 def _tried_write(adapter: ArcticAdapter) -> str:
     """Creates and drops a small table, in a schema of its own where the profile's does not exist yet."""
+    from arctic_runtime.spark.tables.commit import perform_statement
+
     catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
     trial = f"arctic_debug_{uuid.uuid4().hex[:8]}"
     has_schema = adapter.check_schema_exists(catalog, schema)
@@ -72,8 +75,9 @@ def _tried_write(adapter: ArcticAdapter) -> str:
     if not has_schema:
         adapter.create_namespace(place)
     try:
-        spark.sql(statement("create table {table} using iceberg as select 1 as one", table=table))
-        spark.sql(statement("drop table {table} purge", table=table))
+        create = statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
+        perform_statement("debug.create", spark, create)
+        perform_statement("debug.drop", spark, statement("DROP TABLE {table} PURGE", table=table))
     finally:
         if not has_schema:
             adapter.drop_namespace(place)

@@ -27,6 +27,7 @@ from dbt_common.utils import filter_null_values
 
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
+from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.model.properties import CLONE_KIND, KIND
@@ -290,7 +291,8 @@ class ArcticAdapter(SparkAdapter):
         if self._is_readable(relation.database):
             self._asking(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
         else:
-            self._rows("CREATE SCHEMA IF NOT EXISTS " + rendered)
+            create = "CREATE SCHEMA IF NOT EXISTS " + rendered
+            effect("namespace.create", lambda: self._rows(create), create)
 
     @available.parse_none
     def drop_namespace(self, relation: BaseRelation) -> None:
@@ -300,7 +302,8 @@ class ArcticAdapter(SparkAdapter):
         if self._is_readable(relation.database):
             self._asking(lambda: self.catalog_reader.drop_namespace(str(relation.schema)))
         else:
-            self._rows("DROP SCHEMA IF EXISTS " + relation.without_identifier().render())
+            drop = "DROP SCHEMA IF EXISTS " + relation.without_identifier().render()
+            effect("namespace.drop", lambda: self._rows(drop), drop)
 
     # Relations
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,22 @@ from pyiceberg.types import (
 )
 
 from arctic_runtime import profile as config
-from arctic_runtime.catalog import reader as catalog
 from arctic_runtime.catalog.foreign_types import readable
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
+from arctic_runtime.thresholds import Thresholds
+from tests.thresholds import changed
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> CatalogReader:
-    return CatalogReader(Profile.embedded(tmp_path / "new" / "warehouse"))
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "warehouse"
+
+
+@pytest.fixture
+def reader(warehouse: Path) -> CatalogReader:
+    return CatalogReader(Profile.embedded(warehouse))
 
 
 def test_a_new_warehouse_is_empty_and_gets_namespaces(reader: CatalogReader) -> None:
@@ -59,9 +66,10 @@ def test_kinds_that_nobody_knows_are_listed_too(reader: CatalogReader) -> None:
     assert (reader.list_tables("ods"), reader.list_views("ods")) == (["old", "t"], ["v"])
 
 
-def test_a_locked_catalog_is_waited_for_and_then_named(reader: CatalogReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_catalog_is_waited_for_and_then_named(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "BUSY_TIMEOUT_SECONDS", 0.1)
-    monkeypatch.setattr(catalog, "LOCK_WAIT_SECONDS", 0.5)
+    waiting = changed(Thresholds(), commits={"lock_wait_seconds": 0.5})
+    reader = CatalogReader(replace(Profile.embedded(warehouse), thresholds=waiting))
     reader.create_namespace("ods")
     assert reader.profile.sqlite_file is not None
     with closing(sqlite3.connect(reader.profile.sqlite_file)) as other:

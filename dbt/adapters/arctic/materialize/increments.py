@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.catalog.observe import abandoned_branches_of
+from arctic_runtime.effects import effect, retried
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
+from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.commit import drop_branches, retried, swap_in, tips
+from arctic_runtime.spark.tables.commit import drop_branches, swap_in, tips
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +52,7 @@ def _head(spark: SparkSession, table: TableName) -> int:
     """The snapshot that the table is now; a table without one gets an empty one."""
     found = tips(spark, table, "main")
     if not found:
-        rows = spark.table(name(*table.parts))
-        rows.limit(0).writeTo(name(*table.parts)).append()
+        writer = spark.table(name(*table.parts)).limit(0).writeTo(name(*table.parts))
+        effect("incremental.first_snapshot", writer.append, f"append no rows to {table}", SPARK)
         found = tips(spark, table, "main")
     return found["main"]

@@ -1,0 +1,279 @@
+"""The one gateway through which every effect on a catalog or on storage goes.
+
+An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in
+`EFFECTS`, and `effect` is the only way to perform one. So lock waiting and retries live here once, and a test can make
+a process die, or an answer get lost, before or after any effect by its name. Without such a failpoint the gateway
+costs one comparison with None.
+
+This module knows no engine: Spark and pyiceberg each say, as an `Engine`, which of their errors mean what.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from typing_extensions import assert_never
+
+from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
+from arctic_runtime.thresholds import CommitThresholds
+
+T = TypeVar("T")
+
+Kind = Literal["repeatable", "once"]
+FailureKind = Literal["locked", "conflict", "unwritable"]
+Failpoint = Callable[[str, Callable[[], Any]], Any]
+"""Called in the place of an effect, with its name and its action; calls the action, or does not."""
+
+VARIABLE = "ARCTIC_FAILPOINTS"
+"""An environment variable with failpoints, as `failpoints_of` reads them; read once, when a process starts."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An entry of the registry: what the effect does, and whether its action can be done twice.
+
+    A `repeatable` action gives the same result when it is done twice, or fails the second time; it waits for a locked
+    catalog. An action to be done `once` writes rows to a branch of its own, or commits on top of one snapshot alone; a
+    locked catalog may have taken the write, so the attempt is given up as a conflict.
+    """
+
+    kind: Kind
+    does: str
+
+
+EFFECTS: Mapping[str, Effect] = MappingProxyType(
+    {
+        # One attempt to commit to a table.
+        "commit.branch": Effect("repeatable", "Creates an attempt's branch at the snapshot that the attempt observed."),
+        "commit.append": Effect("once", "Appends change rows to the attempt's branch of the change table."),
+        "commit.publish": Effect("repeatable", "Fast-forwards main of a table to the attempt's branch."),
+        "commit.drop_branch": Effect("repeatable", "Drops the branch of an attempt that is published or given up."),
+        "commit.drop_abandoned": Effect("repeatable", "Drops the branch that a process left behind long ago."),
+        # The relations of a model.
+        "changes.create": Effect("repeatable", "Creates the change table, without rows."),
+        "base.create": Effect("repeatable", "Creates or replaces the base from the change table, in one commit."),
+        "base.write_order": Effect("repeatable", "Sets the order in which writers sort the base's files."),
+        "base.overwrite": Effect("once", "Replaces all rows of a small base in one commit."),
+        "base.merge.delete": Effect("once", "Deletes the old rows of changed keys on a branch of the base."),
+        "base.merge.append": Effect("once", "Appends the new rows of changed keys to a branch of the base."),
+        "base.rewrite.branch": Effect("repeatable", "Creates the branch of a base rewrite in parts."),
+        "base.rewrite.write": Effect("once", "Replaces the rows of one part of a base by the merged ones."),
+        "view.tag": Effect("repeatable", "Tags the base's snapshot that the view is about to pin."),
+        "view.replace": Effect("repeatable", "Creates or replaces the view over base and change table."),
+        "view.drop_tag": Effect("repeatable", "Drops the tag of the snapshot that the view pinned before."),
+        "schema.evolve": Effect("repeatable", "Renames, adds, widens or drops one column of a table."),
+        "relation.drop": Effect("repeatable", "Drops a relation that is in the way, or that is about to be rebuilt."),
+        "aggregate_state.write": Effect("repeatable", "Creates or replaces the table of the aggregate state."),
+        "repair.mark": Effect("repeatable", "Notes up to where change rows may break promises before a repair."),
+        "reset.drop": Effect("repeatable", "Drops one relation of a model that is reset."),
+        # Upkeep.
+        "compaction.partition_spec": Effect("repeatable", "Changes the number of buckets of a table's partition spec."),
+        "compaction.rewrite": Effect("once", "Rewrites data files on a branch."),
+        "compaction.stamp": Effect("once", "Repeats on the branch which version the rewritten base is merged to."),
+        "changelog_compaction.mark": Effect("repeatable", "Notes up to where change rows are about to be deleted."),
+        "changelog_compaction.delete": Effect("once", "Deletes replaced change rows on a branch of the change table."),
+        "expiry.metadata_files": Effect("repeatable", "Sets how many metadata files a table keeps."),
+        "expiry.ages": Effect("repeatable", "Notes the commit times of snapshots that are about to expire."),
+        "expiry.drop_tag": Effect("repeatable", "Drops a tag that keeps a snapshot which nobody needs."),
+        "expiry.snapshots": Effect("repeatable", "Expires snapshots, and deletes the files that only they have."),
+        "expiry.orphans": Effect("repeatable", "Deletes files that belong to no snapshot."),
+        "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
+        "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
+        # What the adapter does for dbt.
+        "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),
+        "namespace.create": Effect("repeatable", "Creates a namespace where there is none."),
+        "namespace.drop": Effect("repeatable", "Drops an empty namespace."),
+        "debug.create": Effect("repeatable", "Creates the table with which `dbt debug` tries whether it can write."),
+        "debug.drop": Effect("repeatable", "Drops the table of `dbt debug`."),
+        "debug.remove_folders": Effect("repeatable", "Removes the empty folders that the table of `dbt debug` leaves."),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The meaning of an engine's error, and its first line.
+
+    `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the
+    warehouse can't be written.
+    """
+
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How one engine fails: the types of its errors, what each error means, and what to do about a lock that stays.
+
+    `failure_of` gives None for an error that means none of the three; it goes on to the caller as it is.
+    """
+
+    errors: tuple[type[Exception], ...] = ()
+    failure_of: Callable[[Exception], Failure | None] = lambda _: None
+    unlock: str = "see who holds catalog.db open (for instance with fuser), and let it finish or end it"
+    thresholds: CommitThresholds = field(default_factory=CommitThresholds)
+
+
+SILENT = Engine()
+"""For actions whose errors are somebody else's to explain."""
+
+
+def effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
+    """Performs an effect and returns what its action returned; `what` tells people what it was, in errors.
+
+    Raises KeyError for a name that is not in `EFFECTS`, CommitConflict where another writer was faster or where an
+    effect that is to be done once met a locked catalog, and CatalogError where the catalog stays locked or the
+    warehouse can't be written.
+    """
+    kind = EFFECTS[name].kind
+    watched: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
+    match kind:
+        case "repeatable":
+            return wait_for_lock(watched, what, engine)
+        case "once":
+            return _once(watched, what, engine)
+        case _:
+            assert_never(kind)
+
+
+def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
+    """Does an action again while the catalog is locked; for questions to a catalog, and repeatable effects.
+
+    Iceberg does not wait for a locked SQLite database, so that is done here. Raises as `effect` does.
+    """
+    deadline = time.monotonic() + engine.thresholds.lock_wait_seconds
+    while True:
+        try:
+            return action()
+        except engine.errors as error:
+            failure = engine.failure_of(error)
+            if failure is None:
+                raise
+            if failure.kind != "locked":
+                raise _explained(failure, what) from error
+            if time.monotonic() > deadline:
+                raise CatalogError(
+                    "The catalog could not be used.\n"
+                    f"  while: {what}\n"
+                    f"  found: another process has kept it locked for {engine.thresholds.lock_wait_seconds:.0f} s\n"
+                    f"  what to do: {engine.unlock}"
+                ) from error
+            time.sleep(engine.thresholds.lock_poll_seconds)
+
+
+def _once(action: Callable[[], T], what: str, engine: Engine) -> T:
+    """Does an action that must not be sent twice. Its branch is nobody else's, so a new attempt loses nothing."""
+    try:
+        return action()
+    except engine.errors as error:
+        failure = engine.failure_of(error)
+        if failure is None:
+            raise
+        raise _explained(failure, what) from error
+
+
+def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
+    match failure.kind:
+        case "locked":
+            return CommitConflict(f"The catalog was locked.\n  while: {what}\n  found: {failure.message}")
+        case "conflict":
+            return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {failure.message}")
+        case "unwritable":
+            return CatalogError(
+                f"The warehouse can't be written.\n  while: {what}\n  found: {failure.message}\n"
+                "  what to do: check its permissions and the disk, then run again; nothing was published"
+            )
+        case _:
+            assert_never(failure.kind)
+
+
+def retried(action: Callable[[], T], attempts: int = CommitThresholds().attempts) -> T:
+    """Does again what starts with an observation while others commit first; raises CommitConflict in the end."""
+    for _ in range(attempts - 1):
+        with suppress(CommitConflict):
+            return action()
+    return action()
+
+
+# Failpoints
+
+
+@contextmanager
+def failpoint(hook: Failpoint) -> Iterator[None]:
+    """Calls `hook` in the place of every effect of this process, of all threads, until the block ends."""
+    global _failpoint
+    before, _failpoint = _failpoint, hook
+    try:
+        yield
+    finally:
+        _failpoint = before
+
+
+def failpoints_of(text: str) -> Failpoint | None:
+    """Reads failpoints as `NAME=MODE`, comma-separated: `commit.publish=kill,base.create=raise-after@2`.
+
+    MODE is one of `kill`, `kill-after`, `raise` and `raise-after`: the process kills itself, or an error is raised, in
+    the place of the effect or once it took place. `@N` chooses the N-th time that the name is reached; without it
+    every time counts. None for an empty text; raises ConfigError for one that can't be read.
+    """
+    points = [_point(part) for part in text.split(",") if part.strip()]
+    return _Points(tuple(points)) if points else None
+
+
+_MODES = ("kill", "kill-after", "raise", "raise-after")
+
+
+@dataclass(frozen=True)
+class _Point:
+    name: str
+    mode: str
+    time: int | None
+
+
+def _point(text: str) -> _Point:
+    name, _, rest = text.strip().partition("=")
+    mode, _, time_text = rest.partition("@")
+    if name not in EFFECTS or mode not in _MODES or not (time_text or "1").isdecimal():
+        raise ConfigError(
+            f"{VARIABLE}: {text.strip()!r} is no failpoint.\n"
+            f"  expected: NAME=MODE or NAME=MODE@N, with a MODE of {', '.join(_MODES)}\n"
+            f"  names: {', '.join(EFFECTS)}"
+        )
+    return _Point(name, mode, int(time_text) if time_text else None)
+
+
+class _Points:
+    """A failpoint that counts how often each name is reached, and acts where one of its points says so."""
+
+    def __init__(self, points: tuple[_Point, ...]) -> None:
+        self._points = points
+        self._reached: dict[str, int] = {}
+        self._counting = threading.Lock()
+
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
+        with self._counting:
+            count = self._reached[name] = self._reached.get(name, 0) + 1
+        modes = {point.mode for point in self._points if point.name == name and point.time in (None, count)}
+        if "kill" in modes:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "raise" in modes:
+            raise CatalogError(f"The failpoint {name} raised in the place of its effect.")
+        done = action()
+        if "kill-after" in modes:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "raise-after" in modes:
+            raise CatalogError(f"The failpoint {name} raised after its effect.")
+        return done
+
+
+_failpoint: Failpoint | None = failpoints_of(os.environ.get(VARIABLE, ""))

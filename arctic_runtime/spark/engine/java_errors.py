@@ -1,0 +1,145 @@
+"""The meaning of errors that come from Java: a locked catalog, a lost race, a warehouse that can't be written.
+
+An error is judged by the classes of its Java exceptions and the first line of their messages, never by its whole text:
+that may quote rows, and a value can read `already exists` too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from arctic_runtime.effects import Engine, Failure, FailureKind
+
+# Errors of Iceberg that Spark does not know come as py4j's.
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+
+_SPARK_PACKAGE = "org.apache.spark."
+_CONNECT_CLASS = re.compile(r"\(([\w$]+(?:\.[\w$]+)+)\) ?(.*)")
+_CAUSED_BY = re.compile(r"^Caused by: ([\w$.]+)(?:: (.*))?$", re.MULTILINE)
+
+_TOO_LARGE_TO_SEND = (
+    "Not enough memory to build and broadcast",
+    "Cannot broadcast the table",
+    "Could not execute broadcast",
+    "spark.driver.maxResultSize",
+)
+
+
+@dataclass(frozen=True)
+class JavaException:
+    """The class of a Java exception, with its package where that is known, and the first line of its message."""
+
+    name: str
+    message: str
+
+    @property
+    def simple_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What exceptions of some classes mean if their message holds one of the signs, or always where there are none."""
+
+    kind: FailureKind
+    classes: re.Pattern[str]
+    signs: tuple[str, ...] = ()
+
+    def matches(self, exception: JavaException) -> bool:
+        is_class = self.classes.fullmatch(exception.simple_name) is not None
+        return is_class and (not self.signs or any(sign in exception.message for sign in self.signs))
+
+
+_RULES = (
+    _Rule("locked", re.compile(".*SQL.*Exception"), ("SQLITE_BUSY", "SQLITE_LOCKED", "database is locked")),
+    _Rule("conflict", re.compile("CommitFailedException|AlreadyExistsException")),
+    _Rule(
+        "conflict",
+        re.compile("ValidationException|IllegalArgumentException|IllegalStateException"),
+        (
+            "is not an ancestor of",
+            "Cannot commit",
+            "does not exist: arctic_",
+            "branch does not exist",
+            "Cannot use branch (does not exist)",
+            "already exists",
+            "Found conflicting",
+            "Found new conflicting",
+            "Found concurrently added",
+            "Missing required files to delete",
+            "Cannot determine history between",
+            "Still referenced by refs",
+        ),
+    ),
+    _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY",)),
+    _Rule("unwritable", re.compile("AccessDenied.*|AccessControlException")),
+    _Rule(
+        "unwritable",
+        re.compile(".*(IO|FileNotFound|FileSystem|S3|Storage|Forbidden)Exception"),
+        ("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
+    ),
+)
+_CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS")
+"""Spark's own errors name a condition. Of all conditions these alone mean that another writer was faster."""
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """What an error of Spark or Iceberg means for a commit; None where it means none of the failures."""
+    if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
+        is_conflict = condition in _CONFLICTS_OF_SPARK
+        return Failure("conflict", _first_line(str(error))) if is_conflict else None
+    exceptions = [one for one in java_exceptions(error) if not one.name.startswith(_SPARK_PACKAGE)]
+    for rule in _RULES:
+        if any(rule.matches(one) for one in exceptions):
+            return Failure(rule.kind, _first_line(_text(error)))
+    return None
+
+
+SPARK = Engine(SPARK_ERRORS, failure_of)
+"""How Spark fails, embedded or over Spark Connect."""
+
+
+def was_too_large_to_send(error: Exception) -> bool:
+    """Whether Spark gave up since a side of a join, which it was told to send to all tasks, was too large for that."""
+    return any(sign in str(error) for sign in _TOO_LARGE_TO_SEND)
+
+
+def java_exceptions(error: Exception) -> Iterator[JavaException]:
+    """A Java exception and its causes, outermost first, as far as Python gets to know them."""
+    if isinstance(error, Py4JJavaError):
+        yield from _thrown(error.java_exception)
+        return
+    message = _first_line(str(error))
+    sent = _CONNECT_CLASS.match(message)
+    yield JavaException(sent[1], sent[2]) if sent else JavaException(type(error).__name__, message)
+    if isinstance(error, _Traced):
+        for name, caused in _CAUSED_BY.findall(error.getStackTrace() or ""):
+            yield JavaException(name, caused)
+
+
+@runtime_checkable
+class _Traced(Protocol):
+    """An error of Spark Connect, which brings the server's stack trace along."""
+
+    def getStackTrace(self) -> str | None: ...  # noqa: N802 - PySpark's name
+
+
+def _thrown(exception: JavaObject | None) -> Iterator[JavaException]:
+    while exception is not None:
+        yield JavaException(exception.getClass().getName(), _first_line(exception.getMessage() or ""))
+        exception = exception.getCause()
+
+
+def _text(error: Exception) -> str:
+    return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error) or type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
