@@ -1,4 +1,4 @@
-"""The sample project on days drawn by chance: exact after each, and the same day again adds nothing."""
+"""The sample project on days drawn by chance: exact after every fifth and the last, and a day again adds nothing."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from sample_project.loader import FIRST_DAY, load_days
 
 PROJECT = Path(__file__).parents[2] / "sample_project"
 DAYS = 365
+VERIFIED = 5
+"""Tables are verified after so many days, since verifying all takes longer than a day's run."""
 
 
 @pytest.fixture
@@ -51,16 +53,17 @@ def dbt(command: str, profiles: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_every_table_is_exact_after_each_of_random_days(profiles: Path, count: int) -> None:
+def test_every_table_is_exact_after_random_days(profiles: Path, count: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed of the days: {seed}")
     days = [FIRST_DAY + timedelta(days=n) for n in random.Random(seed).sample(range(DAYS), count)]
     load_days(profiles / "warehouse", days[:1])
     dbt("seed", profiles)
-    for day in days:
+    for place, day in enumerate(days, start=1):
         load_days(profiles / "warehouse", [day])
         dbt("run", profiles)
-        assert cli.main(["verify", "--project-dir", str(PROJECT), "--profiles-dir", str(profiles)]) == 0
+        if place % VERIFIED == 0 or place == count:
+            assert cli.main(["verify", "--project-dir", str(PROJECT), "--profiles-dir", str(profiles)]) == 0
     dbt("test", profiles)
     load_days(profiles / "warehouse", days[-1:])
     assert {said["mode"] for said in dbt("run", profiles).values()} == {"unchanged"}
