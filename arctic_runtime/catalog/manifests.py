@@ -125,7 +125,8 @@ def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
 
 def _specs(table: Table) -> Specs:
     found = {
-        number: tuple(_value(table, of, None).transform for of in spec.fields) for number, spec in table.specs().items()
+        number: tuple(partition_value(table, of, None).transform for of in spec.fields)
+        for number, spec in table.specs().items()
     }
     return Specs(table.spec().spec_id, found)
 
@@ -169,10 +170,10 @@ def _only_path(deletes: Any) -> str | None:
 
 def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
     fields = table.specs()[spec].fields
-    return tuple(_value(table, of, value) for of, value in zip(fields, values, strict=True))
+    return tuple(partition_value(table, of, value) for of, value in zip(fields, values, strict=True))
 
 
-def _value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
+def partition_value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
     """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
     source = next((column for column in table.schema().fields if column.field_id == of.source_id), None)
     if source is None or str(of.transform) in ("void", "unknown"):

@@ -55,7 +55,7 @@ KEYS = (
 )
 """Every configuration key of the `arctic` materialization, in the order of the reference."""
 
-_ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
+ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "truncate_when": (),
     "history": ("none",),
     "keep": ("net",),
@@ -130,7 +130,7 @@ def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
 
 
 def _unsupported(raw: Mapping[str, Any]) -> Iterable[str]:
-    for key, allowed in _ONLY_ALLOWED.items():
+    for key, allowed in ONLY_ALLOWED.items():
         value = raw.get(key)
         if value is not None and value not in allowed:
             instead = f"; supported now: {', '.join(map(str, allowed))}" if allowed else ""

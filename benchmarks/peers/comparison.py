@@ -146,7 +146,7 @@ def _delta(work: Sequence[str]) -> list[str]:
 
 
 def _paimon(work: Sequence[str]) -> list[str]:
-    return [str(_paimon_python()), "-m", "benchmarks.peers.paimon", *work, str(_cache("paimon"))]
+    return [str(paimon_python()), "-m", "benchmarks.peers.paimon", *work, str(_cache("paimon"))]
 
 
 PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {delta.NAME: _delta, paimon.NAME: _paimon}
@@ -157,7 +157,7 @@ def _cache(name: str) -> Path:
     return jars.home() / "peers" / name
 
 
-def _paimon_python() -> Path:
+def paimon_python() -> Path:
     """The Python of an environment with the Spark that Paimon runs on, made first where there is none yet."""
     folder = _cache(f"pyspark-{paimon.PYSPARK}")
     python, installed = folder / "bin" / "python", folder / ".installed"
@@ -165,7 +165,7 @@ def _paimon_python() -> Path:
         print(f"  Installing pyspark {paimon.PYSPARK} for {paimon.NAME}", flush=True)
         try:
             venv.create(folder, clear=True, with_pip=True)
-            _install(python, f"pyspark=={paimon.PYSPARK}")
+            install_requirement(python, f"pyspark=={paimon.PYSPARK}")
             installed.touch()
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stdout", None) or ""
@@ -173,7 +173,7 @@ def _paimon_python() -> Path:
     return python
 
 
-def _install(python: Path, requirement: str) -> None:
+def install_requirement(python: Path, requirement: str) -> None:
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
     output = subprocess.PIPE
     subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, text=True, check=True)

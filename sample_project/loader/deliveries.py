@@ -54,44 +54,44 @@ def events_of(day: date) -> dict[str, pa.Table]:
 
 def opening_of(day: date) -> dict[str, pa.Table]:
     """The registers as they were when the day began: what a table needs before its first delivery."""
-    tables = {name: registry.register_opening(register, FIRST_DAY, day) for name, register in _registers().items()}
-    return _numbered(tables, _first_position(day))
+    tables = {name: registry.register_opening(register, FIRST_DAY, day) for name, register in registers().items()}
+    return _numbered(tables, first_position(day))
 
 
 @lru_cache(maxsize=_DAYS_IN_MEMORY)
 def log_of(day: date) -> dict[str, pa.Table]:
     """Everything that happened on one day, by landing table, in the order in which it happened."""
     tables = {FLIGHTS: _flights_on(day)}
-    for name, register in _registers().items():
+    for name, register in registers().items():
         tables[name] = registry.register_log(register, FIRST_DAY, day)
     tables[WEATHER] = _weather_on(day)
-    return _numbered(tables, _first_position(day) + 100_000)
+    return _numbered(tables, first_position(day) + 100_000)
 
 
 def _flights_on(day: date) -> pa.Table:
     days = (day - timedelta(days=n) for n in range(_LONGEST_FLIGHT_DAYS, -1, -1))
-    log = pa.concat_tables([_flight_log(d) for d in days])
+    log = pa.concat_tables([flight_log(d) for d in days])
     return log.filter(within(day, log["event_ts"]))
 
 
 def _weather_on(day: date) -> pa.Table:
-    log = pa.concat_tables([_weather_log(d) for d in (day - timedelta(days=1), day)])
+    log = pa.concat_tables([weather_log(d) for d in (day - timedelta(days=1), day)])
     return log.filter(within(day, log["event_ts"]))
 
 
 @lru_cache(maxsize=_DAYS_IN_MEMORY)
-def _flight_log(day: date) -> pa.Table:
+def flight_log(day: date) -> pa.Table:
     rows = rows_of(original().flights, day)
     return flights.flight_log(flights.flights_of(rows, original().airports), day)
 
 
 @lru_cache(maxsize=_DAYS_IN_MEMORY)
-def _weather_log(day: date) -> pa.Table:
+def weather_log(day: date) -> pa.Table:
     return weather.weather_log(weather.weather_of(rows_of(original().weather, day)), day)
 
 
 @cache
-def _registers() -> dict[str, registry.Register]:
+def registers() -> dict[str, registry.Register]:
     data = original()
     return {
         PLANES: registry.planes_of(data.planes),
@@ -99,7 +99,7 @@ def _registers() -> dict[str, registry.Register]:
     }
 
 
-def _first_position(day: date) -> int:
+def first_position(day: date) -> int:
     return ((day - FIRST_DAY).days + 1) * 1_000_000
 
 

@@ -40,7 +40,7 @@ def append(catalog: Catalog, day: date) -> dict[str, int]:
     loaded are one commit, so a loader that died half way is simply started again.
     """
     catalog.create_namespace_if_not_exists(NAMESPACE)
-    tables = {name: _table(catalog, name) for name in SCHEMAS}
+    tables = {name: landing_table(catalog, name) for name in SCHEMAS}
     wanting = {name: table for name, table in tables.items() if day not in loaded_days(table)}
     if not wanting:
         return dict.fromkeys(SCHEMAS, 0)
@@ -49,7 +49,7 @@ def append(catalog: Catalog, day: date) -> dict[str, int]:
     landed = dict.fromkeys(SCHEMAS, 0)
     for name, table in wanting.items():
         before = [opening[name]] if name in opening and not loaded_days(table) else []
-        landed[name] = _land(table, pa.concat_tables([*before, events[name]]), day)
+        landed[name] = land(table, pa.concat_tables([*before, events[name]]), day)
     return landed
 
 
@@ -65,14 +65,14 @@ def loaded_days(table: Table) -> frozenset[date]:
     return frozenset(date.fromisoformat(day) for day in listed.split(",") if day)
 
 
-def _table(catalog: Catalog, name: str) -> Table:
+def landing_table(catalog: Catalog, name: str) -> Table:
     try:
         return catalog.load_table((NAMESPACE, name))
     except NoSuchTableError:
         return catalog.create_table_if_not_exists((NAMESPACE, name), SCHEMAS[name], properties={"format-version": "2"})
 
 
-def _land(table: Table, events: pa.Table, day: date) -> int:
+def land(table: Table, events: pa.Table, day: date) -> int:
     days = sorted({*loaded_days(table), day})
     with table.transaction() as transaction:
         if len(events):

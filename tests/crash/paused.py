@@ -52,8 +52,8 @@ def main(given: dict[str, Any]) -> None:
 
 def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:
     """Stops Java once a job writes to a branch of the table: Spark has found the branch by then."""
-    assert session._process.jvm is not None
-    java = session._process.jvm.pid
+    assert session.spark_process.jvm is not None
+    java = session.spark_process.jvm.pid
     tracker = spark.sparkContext.statusTracker()
     while True:
         refs = reader.load_table(table.schema, table.name).metadata.refs

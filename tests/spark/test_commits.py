@@ -388,11 +388,11 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
 ) -> None:
     """What a server counts while it writes is an answer that it gives up after a tenth of a second."""
 
-    original, silent = execute._counted_again, []
-    monkeypatch.setattr(execute, "_counted_again", lambda *given: silent.append(given) or original(*given))
+    original, silent = execute.count_again, []
+    monkeypatch.setattr(execute, "count_again", lambda *given: silent.append(given) or original(*given))
     model = lake.model("m", "select id, v from {s}", primary_key="id")
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
-    monkeypatch.setattr(execute, "_told", lambda seen: {})
+    monkeypatch.setattr(execute, "observed_counts", lambda seen: {})
     assert lake.actions(lake.run(model)) == (2, 0, 0)
     lake.load("s", [(1, "c"), (3, "d")], "id int, v string")
     assert lake.actions(lake.run(model)) == (1, 1, 1)

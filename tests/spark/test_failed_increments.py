@@ -51,7 +51,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> list[Computation]:
         tried.append(self)
         return fault(self)
 
-    monkeypatch.setattr(Computation, "_followed", followed)
+    monkeypatch.setattr(Computation, "follow", followed)
     return tried
 
 

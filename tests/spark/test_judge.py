@@ -62,7 +62,7 @@ def judged(spark: SparkSession) -> SparkSession:
 def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
     judged: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "_plans", lambda *_: {})
+    monkeypatch.setattr(judging, "plans_of", lambda *_: {})
     assert {sql: verdict.because for sql in FAITHFUL if not (verdict := judge(judged, sql)).is_same} == {}
 
 

@@ -205,7 +205,7 @@ def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path, monke
 
 def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
     """All but the incubator module, for which every JVM prints a warning."""
-    home = session._spark_home()
+    home = session.spark_home()
     launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     said = subprocess.run(
         [str(jars.find_java().executable), "-cp", str(home / "jars" / "*"), *launcher],
@@ -222,7 +222,7 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
-        session._launch({"spark.driver.memory": "much"})
+        session.launch({"spark.driver.memory": "much"})
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -232,7 +232,7 @@ def test_where_java_ended_its_end_and_its_log_are_told(
     log = tmp_path / "spark.log"
     log.write_text("There is insufficient memory for the Java Runtime Environment to continue.\n  at a.B.c(B.java)\n")
     java = subprocess.Popen([sys.executable, "-c", "input()" if killed else "raise SystemExit(134)"], stdin=-1)
-    monkeypatch.setattr(session, "_process", session._Process(jvm=java, log=log))
+    monkeypatch.setattr(session, "spark_process", session.SparkProcess(jvm=java, log=log))
     if killed:
         monkeypatch.setattr(session, "_ENDING_SECONDS", 0.01)
         assert spark_ended(ConnectionResetError()) is None
@@ -249,8 +249,8 @@ def test_where_java_ended_its_end_and_its_log_are_told(
 
 def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "sc://127.0.0.1:9/;token=hush"
-    process = session._Process(settings={session._METHOD: f"connect {url}"}, server=url)
-    monkeypatch.setattr(session, "_process", process)
+    process = session.SparkProcess(settings={session.METHOD: f"connect {url}"}, server=url)
+    monkeypatch.setattr(session, "spark_process", process)
     told = str(spark_ended(ConnectionRefusedError()))
     assert "the server at 127.0.0.1:9" in told
     assert "hush" not in told
@@ -258,7 +258,7 @@ def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypat
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
-        session._reach("sc://127.0.0.1:9/;token=hush")
+        session.reach("sc://127.0.0.1:9/;token=hush")
 
 
 def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
@@ -278,7 +278,7 @@ def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
         "spark.driver.extraJavaOptions": "-Dstore.Password=hush '-Da.b=hush \"1\" \\2'",
     }
     with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
-        session._spawn(settings, tmp_path / "connection", log)
+        session.spawn(settings, tmp_path / "connection", log)
     assert "hush" not in " ".join(commands[0])
     monkeypatch.undo()
     show = tmp_path / "Show.java"

@@ -9,7 +9,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import Form, form
 from arctic_runtime.ivm.algebra.numbers import added_type, digits, is_whole, multiplied_type, sum_type, wider
 
-_SAME_TYPE = (
+SAME_TYPE = (
     exp.Paren,
     exp.Window,
     exp.Filter,
@@ -23,7 +23,7 @@ _SAME_TYPE = (
 )
 """What has the type of the first thing that it is applied to."""
 
-_ALWAYS: dict[type[exp.Expr], str] = {
+ALWAYS_TYPES: dict[type[exp.Expr], str] = {
     exp.Boolean: "boolean",
     exp.Count: "bigint",
     exp.CountIf: "bigint",
@@ -33,7 +33,7 @@ _ALWAYS: dict[type[exp.Expr], str] = {
     exp.DenseRank: "int",
 }
 
-_NAMED: dict[tuple[str, int], str] = {
+FUNCTION_TYPES: dict[tuple[str, int], str] = {
     **dict.fromkeys((("DATE_FORMAT", 2), ("HEX", 1), ("MD5", 1), ("SHA1", 1), ("SHA2", 2)), "string"),
     **dict.fromkeys((("TO_DATE", 1), ("TO_DATE", 2), ("DATE", 1), ("LAST_DAY", 1), ("MAKE_DATE", 3)), "date"),
     **dict.fromkeys((("DATE_ADD", 2), ("DATE_SUB", 2), ("ADD_MONTHS", 2)), "date"),
@@ -43,7 +43,7 @@ _NAMED: dict[tuple[str, int], str] = {
 }
 """Functions, with so many arguments, whose type does not depend on those of their arguments."""
 
-_OF_TEXTS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
+TEXT_FUNCTIONS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
 """Functions that give a text with the collation of their arguments."""
 
 _TEXTS = ("char", "varchar")
@@ -73,9 +73,9 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
             return _of_two(value, types)
         case exp.Anonymous():
             return _of_call(value, types)
-    if isinstance(value, _SAME_TYPE):
+    if isinstance(value, SAME_TYPE):
         return type_of(value.this, types)
-    return _ALWAYS.get(type(value))
+    return ALWAYS_TYPES.get(type(value))
 
 
 _CASTS: dict[Form, str] = {}
@@ -93,8 +93,8 @@ def _of_cast(value: exp.Cast) -> str:
 
 def _of_call(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:
     name = call.name.upper()
-    if name not in _OF_TEXTS:
-        return _NAMED.get((name, len(call.expressions)))
+    if name not in TEXT_FUNCTIONS:
+        return FUNCTION_TYPES.get((name, len(call.expressions)))
     found = [type_of(part, types) for part in call.expressions]
     return "string" if all(of_type is not None and "collate" not in of_type for of_type in found) else None
 

@@ -228,7 +228,7 @@ def _resolve() -> None:
     except OSError as error:
         raise _cannot_resolve(f"the directory can't be written ({error.strerror})") from error
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
-        output = _run_resolution(Path(scratch))
+        output = run_resolution(Path(scratch))
         for jar in JARS:
             resolved = Path(scratch) / "jars" / jar.file_name
             found = _sha256(resolved)
@@ -239,7 +239,7 @@ def _resolve() -> None:
             resolved.replace(_path(jar))
 
 
-def _run_resolution(scratch: Path) -> str:
+def run_resolution(scratch: Path) -> str:
     """Start and stop a Spark that has to fetch the packages; returns the end of what it printed."""
     java = find_java()
     packages = ",".join(jar.coordinates for jar in JARS)

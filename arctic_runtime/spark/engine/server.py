@@ -31,7 +31,7 @@ _PATIENCE_SECONDS = 1.0
 _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
-_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
+SERVER_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
 # A client's marks of its own, with which pyspark starts no Spark.
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 
@@ -204,7 +204,7 @@ def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH", "")]))
     with (directory / _OUTPUT).open("wb") as output:
         child = subprocess.Popen(
-            [*_COMMAND, str(directory)],
+            [*SERVER_COMMAND, str(directory)],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -45,7 +45,7 @@ _CONNECT_PORT = 15002
 # Half a minute, where pyspark by itself would try for ten.
 _RETRIES = 7
 _MOST_BACKOFF_MILLIS = 8_000
-_METHOD = "method"
+METHOD = "method"
 _ENDING_SECONDS = 5.0
 _MEMORY = ": somebody did, or the machine had no memory left"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -121,7 +121,7 @@ _REHEARSAL = (
 
 
 @dataclass
-class _Process:
+class SparkProcess:
     """The one Spark that this process may have, and the JVM that outlives its Spark context."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -134,7 +134,7 @@ class _Process:
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
 
 
-_process = _Process()
+spark_process = SparkProcess()
 
 
 @dataclass(frozen=True)
@@ -170,19 +170,19 @@ class End:
 
 def how_spark_ended() -> End | None:
     """How the Java, or the server, that this process works with has ended; None while it is there."""
-    if _process.settings.get(_METHOD, "").startswith("connect"):
+    if spark_process.settings.get(METHOD, "").startswith("connect"):
         try:
-            _reach(_process.server)
+            reach(spark_process.server)
         except ConfigError:
-            parts = urlsplit(_process.server)
-            return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", _process.log)
+            parts = urlsplit(spark_process.server)
+            return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", spark_process.log)
         return None
-    if _process.jvm is None:
+    if spark_process.jvm is None:
         return None
     with suppress(subprocess.TimeoutExpired):
-        code = _process.jvm.wait(_ENDING_SECONDS)
+        code = spark_process.jvm.wait(_ENDING_SECONDS)
         how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
-        return End(f"Java, process {_process.jvm.pid}", how, _process.log)
+        return End(f"Java, process {spark_process.jvm.pid}", how, spark_process.log)
     return None
 
 
@@ -200,7 +200,7 @@ class SparkEnvironment:
     @property
     def started(self) -> bool:
         """Whether a session can be had without starting or connecting anything."""
-        return _process.root is not None and fixed(_process.settings) == fixed(_wanted(self.profile))
+        return spark_process.root is not None and fixed(spark_process.settings) == fixed(_wanted(self.profile))
 
     def session(self) -> SparkSession:
         """A new session whose settings, temporary views and current namespace nobody else sees.
@@ -208,16 +208,16 @@ class SparkEnvironment:
         Raises ConfigError where Java or the JARs are missing, or no server answers, CatalogError where the warehouse
         can't be used.
         """
-        with _process.lock:
+        with spark_process.lock:
             root = self._root()
         if self.profile.method == "connect":
-            return _connect(_process.server, self.profile.session_settings())
-        return _configured(root.newSession(), _process.settings, _wanted(self.profile))
+            return _connect(spark_process.server, self.profile.session_settings())
+        return _configured(root.newSession(), spark_process.settings, _wanted(self.profile))
 
     def discard(self, session: SparkSession) -> None:
         """Lets a session go that nobody will use again; a server would keep it for an hour."""
         if self.profile.method == "connect":
-            _process.lent.discard(session)
+            spark_process.lent.discard(session)
             with suppress(Exception):  # The server may be gone, and the session with it.
                 session.stop()
 
@@ -244,23 +244,23 @@ class SparkEnvironment:
         The JVM stays, and with it the memory and the Java options that it was started with. Of a server only the
         sessions of this process end.
         """
-        with _process.lock:
-            if _process.root is not None and self.started:
+        with spark_process.lock:
+            if spark_process.root is not None and self.started:
                 _release()
-                _process.root.stop()
-                _process.root, _process.settings = None, {}
+                spark_process.root.stop()
+                spark_process.root, spark_process.settings = None, {}
 
     def _root(self) -> SparkSession:
         if not self._prepared:
             prepare_warehouse(self.profile)
             self._prepared = True
-        if _process.root is None:
+        if spark_process.root is None:
             start = _start if self.profile.method == "session" else _join
-            _process.root = start(self.profile)
-            _process.settings = _wanted(self.profile)
+            spark_process.root = start(self.profile)
+            spark_process.settings = _wanted(self.profile)
         elif not self.started:
             raise _another_runs(self.profile)
-        return _process.root
+        return spark_process.root
 
 
 def prepare_warehouse(profile: Profile) -> None:
@@ -315,14 +315,14 @@ def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
     shared = {key: value for key, value in settings.items() if key != own and not key.startswith(f"{own}.")}
     del shared["spark.sql.defaultCatalog"]
     session = _start(profile, shared)
-    assert _process.jvm is not None
-    return Spark(session, _process.jvm, _process.log)
+    assert spark_process.jvm is not None
+    return Spark(session, spark_process.jvm, spark_process.log)
 
 
 def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
     settings = {**(profile.spark_settings() if wanted is None else wanted), **_jar_settings(profile)}
-    if _process.gateway is None:
-        _process.gateway = _launch(settings) if profile.is_local else _submit(settings)
+    if spark_process.gateway is None:
+        spark_process.gateway = launch(settings) if profile.is_local else _submit(settings)
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -330,23 +330,23 @@ def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSe
     # Left by a connection of this process, or of the one that started it, to a server; with it pyspark starts no Spark.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=_process.gateway)
+        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=spark_process.gateway)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
-        raise _did_not_start(reason, _process.log) from None
+        raise _did_not_start(reason, spark_process.log) from None
     return SparkSession.builder.getOrCreate()
 
 
-def _launch(settings: Mapping[str, str]) -> JavaGateway:
+def launch(settings: Mapping[str, str]) -> JavaGateway:
     """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
         connection = Path(scratch) / "connection"
-        jvm = _spawn(settings, connection, log)
+        jvm = spawn(settings, connection, log)
         import pyspark.sql  # noqa: F401
         from pyspark.java_gateway import launch_gateway
 
         port, secret = _connection(jvm, connection, Path(log.name))
-        _process.jvm, _process.log = jvm, Path(log.name)
+        spark_process.jvm, spark_process.log = jvm, Path(log.name)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
         try:
@@ -361,7 +361,7 @@ def _submit(settings: Mapping[str, str]) -> JavaGateway:
 
     os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
-        _process.log = Path(log.name)
+        spark_process.log = Path(log.name)
         before = os.environ.get(_SUBMIT_ARGUMENTS)
         options = {key: shlex.quote(of) for key, of in _options_by_file(settings, Path(scratch)).items()}
         ours = shlex.join(_by_file({**settings, **options}, Path(scratch)))
@@ -371,7 +371,7 @@ def _submit(settings: Mapping[str, str]) -> JavaGateway:
         finally:
             os.environ.pop(_SUBMIT_ARGUMENTS)
             os.environ.update({} if before is None else {_SUBMIT_ARGUMENTS: before})
-        _process.jvm = gateway.proc
+        spark_process.jvm = gateway.proc
         return gateway
 
 
@@ -388,13 +388,13 @@ def _by_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
-def _collector(settings: Mapping[str, str]) -> list[str]:
+def collector_options(settings: Mapping[str, str]) -> list[str]:
     """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one."""
     chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(settings.get(key, "") for key in _JAVA_OPTIONS))
     return [] if chosen else ["-XX:+UseParallelGC"]
 
 
-def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """The JVM; it ends when this process ends, however that happens, because its standard input does."""
     java = jars.find_java()
     class_path = _class_path(settings)
@@ -406,7 +406,7 @@ def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> sub
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
-        *_collector(settings),
+        *collector_options(settings),
         *_options_by_file(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
         *_by_file(_early(settings), connection.parent),
@@ -414,7 +414,7 @@ def _spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> sub
     ]
     environment = {
         **os.environ,
-        "SPARK_HOME": str(_spark_home()),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
@@ -452,7 +452,7 @@ def _did_not_start(found: str, log: Path) -> ConfigError:
 def _class_path(settings: Mapping[str, str]) -> list[str]:
     configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.jar_paths()))
     directories = [os.environ.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
-    return [configured, *filter(None, directories), str(_spark_home() / "jars" / "*")]
+    return [configured, *filter(None, directories), str(spark_home() / "jars" / "*")]
 
 
 def _jar_settings(profile: Profile) -> dict[str, str]:
@@ -467,7 +467,7 @@ def _early(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
@@ -488,7 +488,7 @@ def _join(profile: Profile) -> SparkSession:
     """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
     kept = server.ensure(profile) if profile.is_kept else None
     url = kept.url if kept else profile.url or ""
-    _reach(url)
+    reach(url)
     session = _connect(url, {})
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
@@ -498,12 +498,12 @@ def _join(profile: Profile) -> SparkSession:
             f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
             "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
         )
-    _process.server, _process.log = url, Path(kept.log) if kept else Path()
+    spark_process.server, spark_process.log = url, Path(kept.log) if kept else Path()
     atexit.register(_release)
     return session
 
 
-def _reach(url: str) -> None:
+def reach(url: str) -> None:
     """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
     parts = urlsplit(url)
     try:
@@ -526,17 +526,17 @@ def _connect(url: str, settings: Mapping[str, str]) -> SparkSession:
     session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
     patience = DefaultPolicy(max_retries=_RETRIES, max_backoff=_MOST_BACKOFF_MILLIS)
     cast(Any, session).client.set_retry_policies([patience])
-    _process.lent.add(session)
+    spark_process.lent.add(session)
     return session
 
 
 def _release() -> None:
     """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
     with suppress(Exception):
-        if _process.lent:
-            _reach(_process.server)
-        while _process.lent:
-            _process.lent.pop().stop()
+        if spark_process.lent:
+            reach(spark_process.server)
+        while spark_process.lent:
+            spark_process.lent.pop().stop()
 
 
 def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
@@ -551,11 +551,11 @@ def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[s
 
 
 def _wanted(profile: Profile) -> dict[str, str]:
-    return {**profile.spark_settings(), _METHOD: f"{profile.method} {profile.url or ''}".strip()}
+    return {**profile.spark_settings(), METHOD: f"{profile.method} {profile.url or ''}".strip()}
 
 
 def _another_runs(profile: Profile) -> ConfigError:
-    running, wanted = fixed(_process.settings), fixed(_wanted(profile))
+    running, wanted = fixed(spark_process.settings), fixed(_wanted(profile))
     changed = [key for key in sorted({*running, *wanted}) if running.get(key) != wanted.get(key)]
     there, here = (
         ", ".join(f"{key}={value}" for key, value in masked({k: side.get(k, "(unset)") for k in changed}).items())
@@ -588,7 +588,7 @@ def _rehearse(environment: SparkEnvironment) -> None:
         session.sql(statement).collect()
     frame = session.table("lake.rehearsal.t").where("id = 7")
     frame.writeTo("lake.rehearsal.t").option("snapshot-property.k", "v").append()
-    assert _process.jvm is not None
-    running = Spark(session, _process.jvm, _process.log)
+    assert spark_process.jvm is not None
+    running = Spark(session, spark_process.jvm, spark_process.log)
     environment.stop()
     running.end()

@@ -127,7 +127,7 @@ class Computation:
             return self._folded()
         if self.decision.increment is None:
             return self._compared()
-        return self._followed(self.decision.increment)
+        return self.follow(self.decision.increment)
 
     def _hold(self, rows: DataFrame) -> DataFrame:
         self._held.append(rows.persist())
@@ -144,7 +144,7 @@ class Computation:
             return folded_rows(self.spark, self.model, changes)
         return current_rows(self.spark, self.model, self.context.state)
 
-    def _followed(self, increment: Increment) -> Computed:
+    def follow(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
             self._register(increment, increment.trees)
         match increment.maintenance:
@@ -187,7 +187,7 @@ class Computation:
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
             self.learned[NO_AGGREGATE_STATE] = fingerprint(plan)
-            return replace(self._followed(without_totals(increment)), as_decided=False)
+            return replace(self.follow(without_totals(increment)), as_decided=False)
         summary = {AGGREGATE_STATE: fingerprint(plan)}
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:

@@ -110,7 +110,7 @@ def _compared(spark: SparkSession, sql: str, written: str) -> Verdict:
         return Verdict(False, _first_difference(fields, found))
     if one.sameSemantics(other):
         return Verdict(True)
-    plans, others = _plans(spark, sql), _plans(spark, written)
+    plans, others = plans_of(spark, sql), plans_of(spark, written)
     has_same_plan = plans.get("Optimized") == others.get("Optimized") is not None
     if has_same_plan and literals(sql) == literals(written):
         return Verdict(True)
@@ -124,7 +124,7 @@ def _fields(frame: DataFrame) -> list[str]:
     ]
 
 
-def _plans(spark: SparkSession, sql: str) -> dict[str, str]:
+def plans_of(spark: SparkSession, sql: str) -> dict[str, str]:
     """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
     explained = spark.sql(statement("EXPLAIN EXTENDED {query}", query=own_query(sql))).collect()[0][0]
     return {of: _numbered(plan) for of, plan in _SECTION.findall(explained)}

@@ -210,11 +210,11 @@ def append_changes(
     def write(branch: tuple[str, ...]) -> Appended:
         writer = written.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(summary)})
         effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
-        told = _told(seen)
+        told = observed_counts(seen)
         counts = {kind: int(told.get(kind) or 0) for kind in kinds}
         is_whole = sum(counts.values()) == told.get(_ROWS)
         if not is_whole:
-            counts = _counted_again(context, step, branch, shape)
+            counts = count_again(context, step, branch, shape)
         found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | counts
         if any(found[flaw] for flaw in FLAWS):
             raise _flawed(context, branch, shape, found)
@@ -226,7 +226,7 @@ def append_changes(
     return swap_in(context.spark, context.reader, step.table, step.expected, context.token, write)
 
 
-def _told(seen: Observation) -> dict[str, Any]:
+def observed_counts(seen: Observation) -> dict[str, Any]:
     """What was observed while rows were written; empty where a server that is busy does not tell."""
     return dict(seen.get)
 
@@ -244,7 +244,7 @@ def _ranges(context: Context, shape: Shape) -> Ranges | None:
     return Ranges(values, statement("{action} <> {kind}", action=name(ACTION), kind=text(INSERT)))
 
 
-def _counted_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
+def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
     """Counts the rows of every kind that were just appended to a branch; none where nothing was."""
     spark = context.spark
     (tip,) = tips(spark, step.table, branch[-1].removeprefix("branch_")).values()

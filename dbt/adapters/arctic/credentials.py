@@ -46,7 +46,7 @@ class ArcticCredentials(Credentials):
     @classmethod
     def validate(cls, data: Any) -> None:
         if isinstance(data, dict):
-            _refuse_unknown(set(data) - set(_KEYS))
+            _refuse_unknown(set(data) - set(PROFILE_KEYS))
         super().validate(data)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class ArcticCredentials(Credentials):
         )
 
 
-_KEYS = (
+PROFILE_KEYS = (
     "database",
     "catalog",
     "schema",
@@ -139,7 +139,7 @@ _KEYS = (
 
 def _refuse_unknown(unknown: set[str]) -> None:
     for key in sorted(unknown):
-        advice = _OTHER_ADAPTERS_KEYS.get(key, f"known are {', '.join(_KEYS)}{nearest(key, _KEYS)}")
+        advice = _OTHER_ADAPTERS_KEYS.get(key, f"known are {', '.join(PROFILE_KEYS)}{nearest(key, PROFILE_KEYS)}")
         raise DbtRuntimeError(f"`{key}` is not a setting of an arctic target; {advice}")
 
 

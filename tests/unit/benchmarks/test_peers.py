@@ -84,10 +84,10 @@ def test_an_environment_that_can_not_be_made_is_said_and_made_anew_the_next_time
 
     monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
     monkeypatch.setattr(comparison.venv, "create", lambda folder, **_: Path(folder).mkdir(parents=True, exist_ok=True))
-    monkeypatch.setattr(comparison, "_install", fail)
+    monkeypatch.setattr(comparison, "install_requirement", fail)
     with pytest.raises(Absent, match="no network"):
-        comparison._paimon_python()
-    monkeypatch.setattr(comparison, "_install", lambda *_: None)
-    first = comparison._paimon_python()
-    monkeypatch.setattr(comparison, "_install", fail)
-    assert comparison._paimon_python() == first
+        comparison.paimon_python()
+    monkeypatch.setattr(comparison, "install_requirement", lambda *_: None)
+    first = comparison.paimon_python()
+    monkeypatch.setattr(comparison, "install_requirement", fail)
+    assert comparison.paimon_python() == first

@@ -52,8 +52,7 @@ from arctic_runtime.plan import (
     reconcile as settle,
 )
 from dbt.adapters.arctic.cli import _COMMANDS, _WITHOUT_MODELS, _parser
-from dbt.adapters.arctic.credentials import _KEYS as PROFILE_KEYS
-from dbt.adapters.arctic.credentials import ArcticCredentials
+from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
 ROOT = Path(__file__).parents[3]
 PAGES = (ROOT / "README.md", ROOT / "sample_project" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -222,7 +221,7 @@ def test_every_model_key_is_described_once_and_in_order() -> None:
 def test_what_is_supported_now_is_what_the_code_allows() -> None:
     described = rows(section(read("docs/configuration.md"), "## Model keys"))
     for key, cells in described.items():
-        allowed = configuration._ONLY_ALLOWED.get(key)
+        allowed = configuration.ONLY_ALLOWED.get(key)
         expected = (
             "yes" if allowed is None else "only " + ", ".join(f"`{v}`" for v in allowed) if allowed else "not yet"
         )

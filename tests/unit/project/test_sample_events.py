@@ -165,7 +165,7 @@ def test_positions_follow_time_over_all_tables() -> None:
         assert pc.count_distinct(entries["lsn"]).as_py() == len(entries)
         gaps = pc.pairwise_diff(in_order["event_ts"].combine_chunks().cast(pa.int64()))
         assert pc.min(gaps).as_py() >= 0
-        assert pc.min(entries["lsn"]).as_py() >= deliveries._first_position(day) + 100_000
+        assert pc.min(entries["lsn"]).as_py() >= deliveries.first_position(day) + 100_000
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_days_begin_at_midnight_in_new_york() -> None:
 
 def test_events_are_the_same_each_time() -> None:
     first = events_of(JANUARY[3])
-    for cached in (deliveries.log_of, deliveries._flight_log, deliveries._weather_log, deliveries._registers):
+    for cached in (deliveries.log_of, deliveries.flight_log, deliveries.weather_log, deliveries.registers):
         cached.cache_clear()
     again = events_of(JANUARY[3])
     assert all(first[name].equals(again[name]) for name in first)

@@ -12,7 +12,7 @@ import pytest
 
 from sample_project.loader import FIRST_DAY, append, events_of, lake, load_days, loaded_days, opening_of
 from sample_project.loader.__main__ import main
-from sample_project.loader.landing import _land, _table
+from sample_project.loader.landing import land, landing_table
 
 DAY, NEXT = FIRST_DAY, date(2013, 1, 2)
 
@@ -48,7 +48,7 @@ def test_a_day_adds_nothing_the_second_time(warehouse: Path) -> None:
 def test_a_day_that_was_loaded_in_part_is_completed(tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     catalog.create_namespace("landing")
-    _land(_table(catalog, "flight_events"), events_of(DAY)["flight_events"], DAY)
+    land(landing_table(catalog, "flight_events"), events_of(DAY)["flight_events"], DAY)
     landed = append(catalog, DAY)
     assert landed["flight_events"] == 0
     assert landed["weather_events"] == len(events_of(DAY)["weather_events"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.spark.engine.session import _collector
+from arctic_runtime.spark.engine.session import collector_options
 
 
 @pytest.mark.parametrize("option", ["spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"])
 def test_a_collector_that_the_profile_chooses_is_the_only_one(option: str) -> None:
-    assert _collector({option: "-Xss4m -XX:+UseG1GC"}) == []
-    assert _collector({option: "-Xss4m"}) == ["-XX:+UseParallelGC"]
+    assert collector_options({option: "-Xss4m -XX:+UseG1GC"}) == []
+    assert collector_options({option: "-Xss4m"}) == ["-XX:+UseParallelGC"]

@@ -33,7 +33,7 @@ def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes 
                 (scratch / "jars" / JAR.file_name).write_bytes(content)
             return "unresolved dependency"
 
-        monkeypatch.setattr(jars, "_run_resolution", run)
+        monkeypatch.setattr(jars, "run_resolution", run)
         return runs
 
     return deliver

@@ -41,7 +41,7 @@ START = """
 import json, sys
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
-server._COMMAND = (sys.executable, "-c", sys.argv[2])
+server.SERVER_COMMAND = (sys.executable, "-c", sys.argv[2])
 print(server.ensure(Profile.embedded(sys.argv[1], method="connect", url="local")).pid)
 """
 
@@ -50,7 +50,7 @@ print(server.ensure(Profile.embedded(sys.argv[1], method="connect", url="local")
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Profile]]:
     """Makes profiles of one catalog whose server is kept, and ends that afterwards."""
     monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(server, "_COMMAND", (sys.executable, "-c", SERVE))
+    monkeypatch.setattr(server, "SERVER_COMMAND", (sys.executable, "-c", SERVE))
 
     def profile(**settings: str) -> Profile:
         return Profile.embedded(tmp_path / "warehouse", method="connect", url="local", settings=settings)

@@ -27,7 +27,7 @@ class Readers:
         A name that a macro puts together is not known, as that in a model of another project is not.
         """
         found = {node_table(node) for node in self._below(self._ids.get(table, []))}
-        named = set(_words(table.name))
+        named = set(words_of(table.name))
         found |= {reader for reader, words in self._mentioned if named <= words}
         return tuple(sorted(found - {table}))
 
@@ -43,7 +43,7 @@ class Readers:
 
     @cached_property
     def _mentioned(self) -> list[tuple[TableName, frozenset[str]]]:
-        return [(node_table(node), frozenset(_words(node.raw_code))) for node in self._nodes if is_arctic(node)]
+        return [(node_table(node), frozenset(words_of(node.raw_code))) for node in self._nodes if is_arctic(node)]
 
     @cached_property
     def _children(self) -> dict[str, list[Any]]:
@@ -64,5 +64,5 @@ class Readers:
         return found
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())

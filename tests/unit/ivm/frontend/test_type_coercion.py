@@ -322,9 +322,9 @@ def test_floats_are_not_taken_for_each_other() -> None:
 def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:
     told = [part for text, of_type in TYPED.items() if of_type for part in parse(f"select {text}").walk()]
     calls = {(part.name.upper(), len(part.expressions)) for part in told if isinstance(part, exp.Anonymous)}
-    assert calls >= set(inferred._NAMED)
-    assert {name for name, _ in calls} >= inferred._OF_TEXTS
-    assert {type(part) for part in told} >= {*inferred._ALWAYS, *inferred._SAME_TYPE} - {
+    assert calls >= set(inferred.FUNCTION_TYPES)
+    assert {name for name, _ in calls} >= inferred.TEXT_FUNCTIONS
+    assert {type(part) for part in told} >= {*inferred.ALWAYS_TYPES, *inferred.SAME_TYPE} - {
         exp.IgnoreNulls,
         exp.RespectNulls,
     }
