@@ -14,13 +14,11 @@ PYTEST_ARGS ?=
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
 # stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
 WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
-# The suites that need a Spark, once more over Spark Connect.
-OVER_CONNECT := tests/spark tests/adapter tests/crash
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
 	@echo "make demo       the sample project, day after day"
-	@echo "make test       the tests (make test-unit: without Java; make test-all: with the slow ones)"
+	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
 	@echo "make wheel      what is released, in dist/"
@@ -50,7 +48,7 @@ test-unit: $(INSTALLED)
 
 test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
-	@ARCTIC_TEST_METHOD=connect $(BIN)/python -m pytest -m "not slow" $(OVER_CONNECT) $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m nox -s dbt-1.12 -- $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
