@@ -13,7 +13,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, number, statement, text
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import EVENTS, NAMESPACE, Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
 
@@ -68,13 +68,13 @@ class Side:
         writer.append()
 
     def _merge(self) -> None:
-        done = compact(self._run(self.ours), "major")
+        done = compact(self._session(self.ours), "major")
         if not any(isinstance(step, Renew) for step in done.steps):
             raise AssertionError(f"{self.ours.table} was not written anew: {done.steps}")
 
     def _fold(self) -> None:
-        run = self._run(self.theirs)
-        run.settled(run.observe(), fold=True)
+        session = self._session(self.theirs)
+        session.settled(session.observe(), fold=True)
 
     def _rewrite(self) -> None:
         order = (
@@ -87,8 +87,8 @@ class Side:
         )
         self.bench.spark.sql(call).collect()
 
-    def _run(self, model: Model) -> Run:
-        return Run(model, self.bench.reader, lambda: self.bench.spark)
+    def _session(self, model: Model) -> TableSession:
+        return TableSession(model, self.bench.reader, lambda: self.bench.spark)
 
 
 def measure(rows: int, rounds: int = 2) -> list[Measurement]:

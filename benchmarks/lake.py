@@ -21,7 +21,7 @@ from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import listed, statement
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.refresh.planning import Outcome
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.rows import COLUMNS, images, mostly_updates, scattered
 
 NAMESPACE = "bench"
@@ -38,7 +38,7 @@ class Lake:
     events: TableName = EVENTS
 
     def run(self, model: Model) -> Outcome:
-        return Run(model, self.reader, lambda: self.spark).run()
+        return Refresh.of(model, self.reader, lambda: self.spark).run()
 
     def fill_events(self) -> None:
         """The landing table of change events, with one insert per row: six columns, `op` and `lsn`."""

@@ -7,7 +7,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.maintenance.compaction import compact_if_due
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.lake import Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds, side_by_side
 from benchmarks.rows import total
@@ -40,11 +40,11 @@ def measure(rows: int, commits: int = COMMITS, rounds: int = 5) -> list[Measurem
 
 def _commit(bench: Lake, model: Model, turn: int) -> float:
     bench.append_changes(CHANGES / bench.rows, turn)
-    run = Run(model, bench.reader, lambda: bench.spark)
+    refresh = Refresh.of(model, bench.reader, lambda: bench.spark)
 
     def follow() -> None:
-        run.run()
-        compact_if_due(run)
+        refresh.run()
+        compact_if_due(refresh.table)
 
     taken = seconds(follow)
     if turn % 20 == 0:

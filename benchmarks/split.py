@@ -10,7 +10,7 @@ from arctic_runtime.model.compaction import Relevel
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.split import split
 from arctic_runtime.spark.maintenance.compaction import relevel
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, side_by_side
 
@@ -63,5 +63,5 @@ def _split_all(bench: Lake, model: Model) -> None:
 
 
 def _perform(bench: Lake, model: Model, step: Relevel) -> None:
-    run = Run(model, bench.reader, lambda: bench.spark)
-    relevel(step, run, run.observe())
+    session = TableSession(model, bench.reader, lambda: bench.spark)
+    relevel(step, session, session.observe())

@@ -2,6 +2,7 @@
 
 __all__ = [
     "branch",
+    "change_set",
     "columns",
     "compaction",
     "declared",
@@ -14,6 +15,7 @@ __all__ = [
     "properties",
     "run_summary",
     "savepoint",
+    "shape",
     "state",
     "step",
     "table",

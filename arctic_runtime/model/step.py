@@ -1,4 +1,4 @@
-"""Steps: everything that a run can do, as data. One evaluator performs them, `arctic explain` reads them."""
+"""Steps: effects on the relations of a model, as data. One evaluator performs them, `arctic explain` shows them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ class EvolveSchema:
 
 @dataclass(frozen=True)
 class AppendChanges:
-    """The transaction: the run's change rows and its offsets, if the head still is `expected`."""
+    """The commit of a run's change rows and offsets, if the change table's head still is `expected`.
+
+    A `ChangeSet` is this commit together with its rows.
+    """
 
     table: TableName
     expected: int
@@ -128,20 +131,10 @@ class DropStranger:
     stranger: Stranger
 
 
-Step = (
-    DropStranger
-    | DropBranches
-    | CreateChangeTable
-    | EvolveSchema
-    | AppendChanges
-    | DropBase
-    | CreateBase
-    | MergeBase
-    | ReplaceView
-)
+Step = DropStranger | DropBranches | CreateChangeTable | EvolveSchema | DropBase | CreateBase | MergeBase | ReplaceView
 
 
-def describe(step: Step) -> str:
+def describe(step: Step | AppendChanges) -> str:
     """One line for people."""
     match step:
         case DropStranger(stranger):

@@ -22,7 +22,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -44,7 +44,7 @@ def main(warehouse: str, schema: str, name: str, dies_at: str, effect: str, sql:
 
     model = Model(TableName("lake", schema, name), sql, configure({"primary_key": "id"}, name))
     with failpoint(watched):
-        Run(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
+        Refresh.of(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
 
 
 def die_with_more_than(files: Path, before: int) -> None:

@@ -26,7 +26,7 @@ from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import session
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.child import SETTINGS
 
 
@@ -47,7 +47,7 @@ def main(given: dict[str, Any]) -> None:
     name = given["name"]
     model = Model(TableName(given["catalog"], given["schema"], name), given["sql"], configure(given["config"], name))
     with failpoint(watched):
-        print("ran", Run(model, reader, environment.session).run().mode, flush=True)
+        print("ran", Refresh.of(model, reader, environment.session).run().mode, flush=True)
 
 
 def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arctic_runtime.catalog.observe import observe_savepoints
-from arctic_runtime.spark.maintenance.overwrite import overwrite
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.refresh.overwrite import overwrite
 from tests.crash.dying import dying
 from tests.crash.test_deaths import MOST_EFFECTS, told
 from tests.spark.warehouse import Warehouse
@@ -39,7 +39,7 @@ def test_rows_that_are_declared_by_who_dies_are_declared_once_by_who_repeats_it(
         lake.load("extract", rows, "id int, v string")
 
         def declare() -> None:
-            overwrite(lake.make_run(model, lambda: session), lake.table("extract"), "10")
+            overwrite(lake.refresh_of(model, lambda: session), lake.table("extract"), "10")
 
         life = dying(last, declare)
         declare()
@@ -56,12 +56,12 @@ def test_a_savepoint_is_there_or_not_wherever_its_making_and_its_end_die(lake: W
     session = lake.environment.session()
     for last in itertools.count():
         name = f"s{last}"
-        made = dying(last, lambda name=name: make_savepoint(lake.make_run(model, lambda: session), name))
-        assert make_savepoint(lake.make_run(model), name).commit.version.snapshot == lake.head(model)
+        made = dying(last, lambda name=name: make_savepoint(lake.session_of(model, lambda: session), name))
+        assert make_savepoint(lake.session_of(model), name).commit.version.snapshot == lake.head(model)
         assert [of.name for of in observe_savepoints(lake.reader, model)] == [name]
-        ended = dying(last, lambda name=name: drop_savepoint(lake.make_run(model, lambda: session), name))
+        ended = dying(last, lambda name=name: drop_savepoint(lake.session_of(model, lambda: session), name))
         if name in [of.name for of in observe_savepoints(lake.reader, model)]:
-            drop_savepoint(lake.make_run(model), name)
+            drop_savepoint(lake.session_of(model), name)
         assert [ref for ref in lake.reader.load_table(lake.namespace, "m").metadata.refs if ref != "main"] == []
         assert observe_savepoints(lake.reader, model) == ()
         if made is None and ended is None:

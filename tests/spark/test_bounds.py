@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.tree import Filter, walk
 from arctic_runtime.plan import increment
 from arctic_runtime.spark.refresh import compute, images, increments
 from arctic_runtime.spark.tables import bounds
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
 ) -> None:
     monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
     monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
-    monkeypatch.setattr(execute, "PRUNING_KEYS", 0)
+    monkeypatch.setattr(merging, "PRUNING_KEYS", 0)
     if written == "range":
-        monkeypatch.setattr(execute, "is_scanned", lambda _: True)
+        monkeypatch.setattr(merging, "is_scanned", lambda _: True)
     seen: list[str] = []
 
     def spy(*arguments: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
         seen.append(bounds.near(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(execute, "near", spy)
+    monkeypatch.setattr(merging, "near", spy)
     query = "select id, day, v from {s}"
     model = lake.model("m", query, primary_key=["id"], partition_by=["day"], nodes=2)
     columns = "id bigint, day date, v string"

@@ -21,10 +21,10 @@ from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh import run as running
-from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables import commit
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.refresh.planning import RefreshPlanner
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.tables import append as appending
+from arctic_runtime.spark.tables import commit, merge, table_session
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
 ) -> None:
     model = merged_in_parts(lake)
     before = lake.state(model).base
-    monkeypatch.setattr(execute, "Parallel", beside)
+    monkeypatch.setattr(merge, "Parallel", beside)
     lake.run(model)
     state = lake.state(model)
     assert before is not None
@@ -145,7 +145,7 @@ def test_a_base_whose_deletes_conflict_with_appends_is_merged_one_after_the_othe
     model = merged_in_parts(lake)
     table = name(*model.base.parts)
     lake.spark.sql(f"alter table {table} set tblproperties ('write.delete.isolation-level' = 'serializable')")
-    monkeypatch.setattr(execute, "Parallel", Never)
+    monkeypatch.setattr(merge, "Parallel", Never)
     lake.run(model)
     assert lake.rows(model) == [(1, "A", 4), (2, "bb", 5), (3, "c", 3), (4, "d", 6)]
     assert lake.broken(model) == []
@@ -220,7 +220,7 @@ def test_merges_that_race_merge_once(lake: Warehouse, monkeypatch: pytest.Monkey
     lake.append("events", [(1, "a", 1), (2, "b", 2)], EVENTS)
     lake.run(model)
     lake.append("events", [(3, "c", 3), (1, "A", 4)], EVENTS)
-    perform, seen = execute.perform, []
+    perform, seen = table_session.perform, []
 
     def performed(step: Any, context: Any) -> None:
         if isinstance(step, MergeBase) and not seen:
@@ -229,7 +229,7 @@ def test_merges_that_race_merge_once(lake: Warehouse, monkeypatch: pytest.Monkey
             assert lake.run(model, lambda: session).mode == "unchanged"
         perform(step, context)
 
-    monkeypatch.setattr(running, "perform", performed)
+    monkeypatch.setattr(table_session, "perform", performed)
     assert lake.actions(lake.run(model)) == (1, 1, 0)
     assert lake.rows(model) == [(1, "A", 4), (2, "b", 2), (3, "c", 3)]
     base = lake.reader.load_table(lake.namespace, "m")
@@ -369,7 +369,7 @@ def test_branches_that_can_win_no_more_are_dropped_and_foreign_ones_kept(lake: W
     left = {0: {"mine", "arctic_dead"}, 2: {"mine"}}
     for days, expected in left.items():
         lake.append("events", [(1, f"v{days}", days + 3)], EVENTS)
-        Run(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run()
+        Refresh.of(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run()
         assert lake.branches(model) == expected
 
 
@@ -378,7 +378,7 @@ def test_a_plan_is_shown_without_spark_and_holds(lake: Warehouse) -> None:
     lake.append("events", [(1, "a", 1)], EVENTS)
     lake.run(model)
     lake.append("events", [(1, "b", 2)], EVENTS)
-    plan = Run(model, lake.reader, lambda: pytest.fail("Spark was asked")).explain()
+    plan = RefreshPlanner(model, lake.reader).explain()
     assert plan.decision.mode == "incremental"
     assert [type(step) for step in plan.steps] == [AppendChanges]
 
@@ -388,11 +388,11 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
 ) -> None:
     """What a server counts while it writes is an answer that it gives up after a tenth of a second."""
 
-    original, silent = execute.count_again, []
-    monkeypatch.setattr(execute, "count_again", lambda *given: silent.append(given) or original(*given))
+    original, silent = appending.count_again, []
+    monkeypatch.setattr(appending, "count_again", lambda *given: silent.append(given) or original(*given))
     model = lake.model("m", "select id, v from {s}", primary_key="id")
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
-    monkeypatch.setattr(execute, "observed_counts", lambda seen: {})
+    monkeypatch.setattr(appending, "observed_counts", lambda seen: {})
     assert lake.actions(lake.run(model)) == (2, 0, 0)
     lake.load("s", [(1, "c"), (3, "d")], "id int, v string")
     assert lake.actions(lake.run(model)) == (1, 1, 1)

@@ -14,7 +14,7 @@ from arctic_runtime.operations.inspect import status
 from arctic_runtime.plan import compaction as planning
 from arctic_runtime.spark.maintenance import compaction as compacting
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -42,9 +42,9 @@ class Shop:
         self.rows |= {key: (key, PLACES[key % 3], v + key) for key in keys}
         self.rows.pop(-1 if gone is None else gone, None)
         self.lake.load("s", list(self.rows.values()), COLUMNS)
-        run = self.lake.make_run(self.model)
-        mode = run.run().mode
-        compact_if_due(run)
+        refresh = self.lake.refresh_of(self.model)
+        mode = refresh.run().mode
+        compact_if_due(refresh.table)
         return mode
 
     def several(self, count: int = 1) -> None:
@@ -53,7 +53,7 @@ class Shop:
             self.put([n, n + 1, n + 2], 100 * n, gone=20 + n)
 
     def compact(self, mode: CompactionMode) -> Compacted:
-        return compact(self.lake.make_run(self.model), mode)
+        return compact(self.lake.session_of(self.model), mode)
 
     def nodes(self, of: TableName | None = None) -> tuple[Node, ...]:
         found = observe_files(self.lake.reader, of or self.model.base)
@@ -83,7 +83,7 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
     if merge == "on_write":
         assert sum(file.deleted for file in stored) == 4
         assert sum(file.rows for file in stored) == len(shop.rows) + 4
-    nothing = compact(lake.make_run(shop.model), "full", most_bytes=1)
+    nothing = compact(lake.session_of(shop.model), "full", most_bytes=1)
     assert (nothing.steps, nothing.bytes) == ((), 0)
     assert nothing.next == nothing.plan.steps[0]
     done = shop.compact("full")
@@ -172,7 +172,7 @@ def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lo
     lake: Warehouse, merge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without partitions, where nodes are all that files are divided by."""
-    monkeypatch.setattr(execute, "REWRITTEN_ROWS", 0)
+    monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
     shop = Shop(lake, merge=merge, partition_by=None)
     shop.several()
     shop.compact("major")
@@ -213,7 +213,7 @@ def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(
     shop.several()
     session = lake.environment.session()
     for last in range(20):
-        life = dying(last, lambda: compact(lake.make_run(shop.model, lambda: session), "full"))
+        life = dying(last, lambda: compact(lake.session_of(shop.model, lambda: session), "full"))
         assert shop.is_right, life
         if life is None:
             break
@@ -228,13 +228,13 @@ def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(
 
 def test_where_there_is_nothing_to_do_spark_is_not_asked(lake: Warehouse) -> None:
     shop = Shop(lake, partition_by=None)
-    assert compact(lake.make_run(shop.model, refuse), "major").steps == ()
+    assert compact(lake.session_of(shop.model, refuse), "major").steps == ()
 
 
 def test_a_table_that_is_not_there_is_not_compacted(lake: Warehouse) -> None:
     model = lake.model("none", "select 1 as id", primary_key="id")
     with pytest.raises(ConfigError, match="was not built yet"):
-        plan_compaction(lake.make_run(model, refuse), "full")
+        plan_compaction(lake.session_of(model, refuse), "full")
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
         nodes=1,
         compaction={"small_files": 2, "deleted_share": 1},
     )
-    steps = [step for step in compact(lake.make_run(model), "major").steps if isinstance(step, Rewrite)]
+    steps = [step for step in compact(lake.session_of(model), "major").steps if isinstance(step, Rewrite)]
     assert [step.files for step in steps] == [sum(len(node.files) for node in over)]
     after = observe_files(lake.reader, model.table)
     assert after is not None

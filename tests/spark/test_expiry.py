@@ -19,8 +19,7 @@ from arctic_runtime.plan import expiry as planning
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.maintenance.restore import restore
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -33,7 +32,7 @@ LATER = datetime.timedelta(days=2)
 def expiring(lake: Warehouse, model: Model, *readers: Model, later: datetime.timedelta = LATER) -> ExpiryPlan:
     """Expiry as it would be after some time."""
     now = datetime.datetime.now(datetime.timezone.utc) + later
-    return expire(Run(model, lake.reader, lambda: lake.spark, now=now), [reader.table for reader in readers])
+    return expire(lake.session_of(model, now=now), [reader.table for reader in readers])
 
 
 def snapshots(lake: Warehouse, model: Model) -> tuple[int, int]:
@@ -62,7 +61,7 @@ def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, 
     put(lake, model, {**rows, 1: (1, "eu", 200), 2: (2, "us", 9)})
     rows |= {1: (1, "eu", 300), 3: (3, "us", 9)}
     put(lake, model, rows)
-    compact(lake.make_run(model), "full")
+    compact(lake.session_of(model), "full")
     before = snapshots(lake, model)
     assert expiring(lake, model, state, events, later=datetime.timedelta()).steps == ()
     plan = expiring(lake, model, state, events)
@@ -77,7 +76,7 @@ def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, 
     assert (outcome.mode, sum(outcome.rows.values())) == ("incremental", 2)
     for reader in (state, events):
         assert lake.broken(reader) == []
-    assert plan_expiry(lake.make_run(model, refuse), []).steps == ()
+    assert plan_expiry(lake.session_of(model, refuse), []).steps == ()
     expiring(lake, model, state, events)
     assert snapshots(lake, model)[1] == 1
     assert lake.rows(model) == sorted(rows.values(), key=repr)
@@ -114,8 +113,8 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
     later = datetime.datetime.now(datetime.timezone.utc) + LATER
 
     def after_a_run(of: Model, *readers: Model) -> tuple[int, int]:
-        one = Run(of, lake.reader, lambda: lake.spark, now=later)
-        expiry.expire_if_due(one, [reader.table for reader in readers])
+        session = lake.session_of(of, now=later)
+        expiry.expire_if_due(session, [reader.table for reader in readers])
         return snapshots(lake, model)
 
     before = snapshots(lake, model)
@@ -162,17 +161,17 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
     os.utime(old, (0, 0))
     for file in folder.glob("[0-9]*.parquet"):
         os.utime(file, (0, 0))
-    run = lake.make_run(model)
-    planned = expiry.orphan_files(run, 86_400, remove=False)
+    session = lake.session_of(model)
+    planned = expiry.orphan_files(session, 86_400, remove=False)
     assert [Path(of).name for of in planned[str(model.table.changes)]] == ["old.parquet"]
     assert planned[str(model.base)] == []
     assert old.exists()
-    assert expiry.orphan_files(run, 86_400, remove=True) == planned
+    assert expiry.orphan_files(session, 86_400, remove=True) == planned
     assert (old.exists(), young.exists()) == (False, True)
     assert lake.spark.table(f"{table}.branch_mine").count() == 2
     assert lake.broken(model) == []
     with pytest.raises(ConfigError, match="expected: an age of 1d or more"):
-        expiry.orphan_files(run, 3600, remove=True)
+        expiry.orphan_files(session, 3600, remove=True)
 
 
 def test_the_tag_of_a_run_that_died_after_it_replaced_the_view_goes(lake: Warehouse) -> None:
@@ -212,7 +211,7 @@ def test_commits_keep_few_metadata_files_and_expiry_brings_older_tables_to_that(
     few = "'write.metadata.previous-versions-max' = '1'"
     lake.spark.sql(f"alter table {lake.sql_name('m')} unset tblproperties ({listed_texts(KEPT_METADATA)})").collect()
     lake.spark.sql(f"alter table {lake.sql_name('m__changes')} set tblproperties ({few})").collect()
-    expire_if_due(lake.make_run(model), [])
+    expire_if_due(lake.session_of(model), [])
     assert properties() == [dict(KEPT_METADATA), {**KEPT_METADATA, "write.metadata.previous-versions-max": "1"}]
     put(lake, model, {1: (1, "eu", 2)})
     location = lake.reader.load_table(lake.namespace, "m__changes").location().removeprefix("file:")
@@ -232,12 +231,12 @@ def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake:
     for v in (2, 3):
         lake.append("s", [(v, "eu", v)], COLUMNS)
         lake.run(model)
-    restore(lake.make_run(model), good)
+    restore(lake.session_of(model), good)
     restored = lake.head(model)
     for v in (4, 5):
         lake.append("s", [(v, "eu", v)], COLUMNS)
         lake.run(model)
-    compact(lake.make_run(model), "full")
+    compact(lake.session_of(model), "full")
     plan = expiring(lake, model)
     assert restored in {snapshot for step in plan.steps for snapshot in step.snapshots}
     assert lake.broken(model) == []
@@ -252,10 +251,10 @@ def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_ow
     assert current is not None
     folder = Path(current.removeprefix("file:")).parent
     files = {file.name for file in folder.glob("*.metadata.json")}
-    assert expiry.orphan_files(lake.make_run(model), 86_400, remove=True)[str(model.table)] == []
+    assert expiry.orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)] == []
     for file in files:
         os.utime(folder / file, (0, 0))
-    found = expiry.orphan_files(lake.make_run(model), 86_400, remove=True)[str(model.table)]
+    found = expiry.orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)]
     assert {Path(file).name for file in found} == files - {Path(current).name} != set()
     assert [file.name for file in folder.glob("*.metadata.json")] == [Path(current).name]
     assert lake.rows(model) == [(1, "eu", 3)]

@@ -16,7 +16,8 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.properties import GIVEN_UP
 from arctic_runtime.spark.refresh import compute
 from arctic_runtime.spark.refresh.compute import Computation, Computed
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.planning import RefreshPlanner
+from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def test_an_increment_that_fails_is_computed_in_full_and_not_tried_again(
     assert given_up(lake, model) == f"{reason} {outcome.because}"
     assert lake.branches(model) == set()
     lake.append("landed", [(4, "c")], LANDED)
-    explained = lake.make_run(model).explain().decision
+    explained = lake.refresh_of(model).planner.explain().decision
     again = lake.run(model, may_fail=True)
     assert (again.mode, again.reason, again.because) == ("full", reason, outcome.because)
     assert (explained.mode, explained.reason, explained.because) == ("full", reason, outcome.because)
@@ -180,13 +181,13 @@ def test_a_run_that_gives_up_reads_its_upstreams_as_they_are_and_says_so(
     """What an invocation has pinned is what increments read; a query reads the newest rows."""
     model = grouped()
     pins = Pins()
-    seen = Run(model, lake.reader, lambda: lake.spark, pins=pins).look()
+    planned = RefreshPlanner(model, lake.reader, pins=pins).plan()
     lake.append("landed", [(4, "c")], LANDED)
     failing(monkeypatch, raising(NotMaintained("COST", "most of the table")))
-    outcome = Run(model, lake.reader, lambda: lake.spark, pins=pins).run()
+    outcome = Refresh.of(model, lake.reader, lambda: lake.spark, pins=pins).run()
     assert (outcome.mode, outcome.reason, outcome.because) == ("full", "COST", "most of the table")
     assert lake.rows(model) == [("a", 1), ("b", 2), ("c", 1)]
-    assert outcome.consumed != {name: end.snapshot for name, end in seen.decision.consumed.items()}
+    assert outcome.consumed != {name: end.snapshot for name, end in planned.decision.consumed.items()}
     assert lake.run(model).mode == "unchanged"
     lake.append("landed", [(5, "c")], LANDED)
     monkeypatch.undo()

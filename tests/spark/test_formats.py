@@ -66,7 +66,7 @@ def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: W
     lake.run(older)
     assert shop.deleted(older) == 41
     assert shop.is_right(older, 2)
-    compact(lake.make_run(older), "full")
+    compact(lake.session_of(older), "full")
     assert shop.deleted(older) == 0
     assert shop.is_right(older, 2)
     assert lake.actions(lake.run(down)) == (0, 40, 1)
@@ -84,7 +84,7 @@ def test_a_run_that_dies_between_dropping_a_base_and_making_it_anew_is_completed
     shop = Shop(lake, merge)
     lake.run(shop.model(3))
     older = shop.model(2)
-    run = lake.make_run(older)
-    perform(DropBase(older.base), run.context(run.observe()))
+    session = lake.session_of(older)
+    perform(DropBase(older.base), session.context(session.observe()))
     assert lake.run(older).mode == "unchanged"
     assert shop.is_right(older, 2)

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.model.columns import Column as Kept
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, number, statement
 from arctic_runtime.spark.refresh import images
+from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.images import rows_at
-from arctic_runtime.spark.tables.diff import Shape, state_changes
 from arctic_runtime.spark.tables.frames import all_of, any_of, uncompiled
-from arctic_runtime.spark.tables.steps import settings
 from tests.spark.warehouse import Warehouse
 
 
@@ -72,7 +73,7 @@ def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(
     for amount in (1, 2):
         lake.append("events", [(1, amount, "u"), (2 + amount, 0, "d"), (200, amount, "u")], events)
         lake.run(model)
-    source = observe_source(lake.make_run(model).reader, model.table)
+    source = observe_source(lake.reader, model.table)
     assert source is not None
     assert source.unmerged_at(source.version) == 6
     rows = rows_at(lake.spark, source, source.version)

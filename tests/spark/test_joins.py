@@ -42,7 +42,7 @@ def test_what_is_told_of_a_join_is_what_spark_plans(
     for name, config in (("a", one), ("b", other)):
         lake.run(lake.model(name, SQL, **{"primary_key": "id", **config}))
     joined = lake.model("joined", f"select a.id, b.v from {{a}} as a join {{b}} as b on a.{on}", primary_key="id")
-    (line,) = lake.make_run(joined).explain().joins
+    (line,) = lake.refresh_of(joined).planner.explain().joins
     assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
 
 
@@ -56,14 +56,14 @@ def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
 
     def told() -> str:
-        (line,) = lake.make_run(joined).explain().joins
+        (line,) = lake.refresh_of(joined).planner.explain().joins
         assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
         return line
 
     sizes = [row["file_size_in_bytes"] for row in lake.spark.table(f"{lake.sql_name('a')}.files").collect()]
 
     def split_over(name: str, limit: int) -> None:
-        split(lake.make_run(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
+        split(lake.session_of(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
 
     assert told().endswith("as they lie")
     split_over("a", max(sizes) - 1)
@@ -81,11 +81,11 @@ def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys:
     for model in models:
         lake.run(model)
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
-    assert lake.make_run(joined).explain().joins[0].endswith("as they lie")
+    assert lake.refresh_of(joined).planner.explain().joins[0].endswith("as they lie")
     assert not is_shuffled(lake, joined.sql, capsys)
     lake.load("s", [(0, 0, 7), *rows[1:]], "id int, k int, v bigint")
     lake.run(models[1])
-    (line,) = lake.make_run(joined).explain().joins
+    (line,) = lake.refresh_of(joined).planner.explain().joins
     assert f"{models[1].table} has changes that are not merged yet" in line
     assert is_shuffled(lake, joined.sql, capsys)
 

@@ -185,7 +185,7 @@ def test_a_query_that_is_another_one_to_spark_is_computed_in_full(
     assert "small" in outcome.because
     assert lake.rows(model) == [(1, 1), (2, 1)]
     lake.append("events", [event(3, "c")], EVENTS)
-    explained = lake.make_run(model).explain().decision
+    explained = lake.refresh_of(model).planner.explain().decision
     assert (explained.mode, explained.because) == ("full", outcome.because)
     strict = lake.model("strict", "select id, g - (small - 1) as d from {events}", primary_key="id", refresh="strict")
     with pytest.raises(PlanError, match="NOT_SAME_TO_SPARK"):

@@ -17,7 +17,7 @@ from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import compute, images, increments
 from arctic_runtime.spark.refresh import semi_join_reducers as slices
 from arctic_runtime.spark.tables import bounds
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -144,7 +144,7 @@ def a_view(lake: Warehouse) -> None:
 LARGE = (
     (bounds, "SCANNED_ROWS"),
     (bounds, "SCANNED_TIMES"),
-    (execute, "PRUNING_KEYS"),
+    (merging, "PRUNING_KEYS"),
     (totals, "FEW_GROUPS"),
     (compute, "LARGE_SOURCES"),
     (compute, "ROWS_IN_ONE_PART"),
@@ -213,7 +213,7 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(
     lake.run(model)
     for commits in (1, 2):
         shop.batch(6, commits)
-        plan = lake.make_run(model).look().decision.increment
+        plan = lake.refresh_of(model).planner.plan().decision.increment
         assert plan is not None
         assert {part.source.name for part in plan.slices} == {"orders", "customers"}
         assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe()
@@ -244,7 +244,7 @@ def test_changes_that_no_filtered_partner_has_are_left_out(
     lake.run(model)
     for commits in (1, 2):
         shop.batch(8, commits)
-        plan = lake.make_run(model).look().decision.increment
+        plan = lake.refresh_of(model).planner.plan().decision.increment
         assert plan is not None
         assert plan.shared
         assert bool(plan.slices) == (read_again < 0)
@@ -277,7 +277,7 @@ def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(
     send((1, 1, "u"), (2, 2, "u"), (3, 2, "d"), (50, 2, "u"))
     lake.run(model)
     name(2, "second")
-    decision = lake.make_run(model).look().decision
+    decision = lake.refresh_of(model).planner.plan().decision
     assert decision.increment is not None
     assert [part.source for part in decision.increment.slices] == [orders.table]
     assert lake.run(model).mode == "incremental"
@@ -311,7 +311,7 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
          (5, 2, 5, "new", "d"), (6, 4, 5, "new", "u"), (7, 1, 5, "new", "u"), (8, 2, 5, "open", "u"),
          (9, None, 5, "new", "u"), (10, 1, 0, "void", "u"), (11, 1, 2, "new", "u"))  # fmt: skip
     for found in (model, thin):
-        decided = lake.make_run(found).explain().decision.increment
+        decided = lake.refresh_of(found).planner.explain().decision.increment
         assert decided is not None
         assert isinstance(decided.maintenance, Pairs)
     assert lake.actions(lake.run(model)) == (4, 2, 3)

@@ -22,9 +22,9 @@ from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.table import Merge
 from arctic_runtime.operations.inspect import history
 from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.overwrite import overwrite
-from arctic_runtime.spark.maintenance.restore import restore
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.refresh.overwrite import overwrite
+from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.test_expiry import expiring
 from tests.spark.warehouse import Warehouse
 
@@ -97,7 +97,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule(mode=st.sampled_from(CompactionMode.__args__))  # type: ignore[attr-defined]
     def compact(self, mode: CompactionMode) -> None:
-        compact(self.lake.make_run(self.model), mode)
+        compact(self.lake.session_of(self.model), mode)
 
     @rule()
     def expire(self) -> None:
@@ -107,17 +107,17 @@ class Operations(RuleBasedStateMachine):
     def restore(self, data: st.DataObject) -> None:
         kept = [entry.version for entry in history(self.lake.reader, self.model) if entry.version in self.versions]
         version = data.draw(st.sampled_from(kept))
-        restore(self.lake.make_run(self.model), version)
+        restore(self.lake.session_of(self.model), version)
         self.table = dict(self.versions[version])
         self._remember()
 
     @rule(name=st.sampled_from(["a", "b"]))
     def save(self, name: str) -> None:
         if name in self.savepoints:
-            drop_savepoint(self.lake.make_run(self.model), name)
+            drop_savepoint(self.lake.session_of(self.model), name)
             self.savepoints.remove(name)
         else:
-            make_savepoint(self.lake.make_run(self.model), name)
+            make_savepoint(self.lake.session_of(self.model), name)
             self.savepoints.add(name)
 
     @rule(
@@ -129,7 +129,7 @@ class Operations(RuleBasedStateMachine):
         place = max(self.declared, self.lsn - back)
         extract = f"extract{self.number}"
         self.lake.load(extract, [(key, *row) for key, row in rows.items()], "id int, region string, v int")
-        overwrite(self.lake.make_run(self.model), self.lake.table(extract), str(place))
+        overwrite(self.lake.refresh_of(self.model), self.lake.table(extract), str(place))
         later = {key for key, lsn in self.read.items() if lsn > place}
         kept = {key: row for key, row in self.table.items() if key in later}
         self.table = {**{key: row for key, row in rows.items() if key not in later}, **kept}

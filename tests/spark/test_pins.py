@@ -7,7 +7,7 @@ import pytest
 from arctic_runtime.catalog.pinned_snapshots import Pins
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh.planning import Outcome
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
 
 LANDED = "id int, city string"
@@ -15,7 +15,7 @@ GROUPED = "select city, count(*) as n from {{{0}}} group by city"
 
 
 def run(lake: Warehouse, model: Model, pins: Pins) -> Outcome:
-    return Run(model, lake.reader, lambda: lake.spark, pins=pins).run()
+    return Refresh.of(model, lake.reader, lambda: lake.spark, pins=pins).run()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from arctic_runtime.errors import CommitConflict
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.test_expiry import LATER
 from tests.spark.warehouse import Warehouse
 
@@ -61,12 +61,12 @@ def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: 
             expected.update({} if row[2] < 0 else {key: row})
         lake.append("events", rows, EVENTS)
 
-    def run_of(of: Model, session: Callable[[], Any]) -> Run:
-        return lake.make_run(of, session)
+    def session_of(of: Model, session: Callable[[], Any]) -> TableSession:
+        return lake.session_of(of, session)
 
     def expire_later(session: Callable[[], Any]) -> None:
-        later = lake.make_run(model).now + LATER
-        expire(Run(model, lake.reader, session, now=later), [down.table])
+        later = lake.session_of(model).now + LATER
+        expire(lake.session_of(model, session, later), [down.table])
 
     come(1)
     lake.run(model)
@@ -76,11 +76,11 @@ def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: 
         in_threads(
             lake,
             [
-                lambda session: run_of(model, session).run(),
-                lambda session: compact(run_of(model, session), "full"),
+                lambda session: lake.refresh_of(model, session).run(),
+                lambda session: compact(session_of(model, session), "full"),
                 expire_later,
-                lambda session, number=number: make_savepoint(run_of(model, session), f"round {number}"),
-                lambda session: run_of(down, session).run(),
+                lambda session, number=number: make_savepoint(session_of(model, session), f"round {number}"),
+                lambda session: lake.refresh_of(down, session).run(),
             ],
         )
     lake.run(model)

@@ -296,5 +296,5 @@ def test_a_full_compaction_and_version_2_help_where_duckdb_misreads_vectors_of_t
     run()
     assert {row["spec_id"] for row in files(lake, model.base) if row["content"] == 1} == {0, 1}
     assert who_is_wrong() <= ({"by_duckdb"} if version == 3 else set())
-    compact(lake.make_run(model), "full")
+    compact(lake.session_of(model), "full")
     assert who_is_wrong() == set()

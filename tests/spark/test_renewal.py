@@ -13,7 +13,7 @@ from arctic_runtime.plan import base_rewrite as planning
 from arctic_runtime.plan import reconcile as settling
 from arctic_runtime.spark.maintenance import base_rewrite as renewal
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -50,10 +50,10 @@ class Store:
         self.lake.run(self.model)
 
     def compact(self) -> Compacted:
-        return compact(self.lake.make_run(self.model), "full")
+        return compact(self.lake.session_of(self.model), "full")
 
     def planned(self) -> Renew:
-        step = plan_compaction(self.lake.make_run(self.model, refuse), "full")[1].steps[0]
+        step = plan_compaction(self.lake.session_of(self.model, refuse), "full")[1].steps[0]
         assert isinstance(step, Renew)
         return step
 
@@ -133,7 +133,7 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
     first = store.planned()
     assert len(first.ranges) > 2
     session = lake.environment.session()
-    life = dying(3, lambda: renewal.renew(first, lake.make_run(store.model, lambda: session).context(store.state())))
+    life = dying(3, lambda: renewal.renew(first, lake.session_of(store.model, lambda: session).context(store.state())))
     assert life is not None
     assert store.is_right
     store.put([3, 160], "third", gone=(150,))
@@ -141,7 +141,7 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
     again = store.planned()
     assert (again.end, again.done) == (first.end, first.ranges[:2])
     written: list[NodeRange] = []
-    renewal.renew(again, lake.make_run(store.model).context(store.state()), written.append)
+    renewal.renew(again, lake.session_of(store.model).context(store.state()), written.append)
     assert written == list(first.ranges[2:])
     state = store.state()
     assert state.base is not None
@@ -160,7 +160,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, sorts: bool
 ) -> None:
     """Also where changes are more than the rows, so that these are what is held, or where they are too many to hold."""
-    monkeypatch.setattr(execute, "REWRITTEN_ROWS", 0)
+    monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
     if sorts:
         monkeypatch.setattr(planning, "HELD_BYTES", 0)
     store = Store(lake, keys=range(3), nodes=8)
@@ -171,7 +171,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     store.put([2, *range(3, 40)], "third", gone=(1,))
     step = store.planned()
     assert step.meeting == ("sort" if sorts else "hash")
-    renewal.renew(step, lake.make_run(store.model).context(store.state()))
+    renewal.renew(step, lake.session_of(store.model).context(store.state()))
     assert had < len(store.nodes()) == sum(len(node.files) for node in store.nodes())
     assert not any(file.deleted for node in store.nodes() for file in node.files)
     assert store.merged()
@@ -190,10 +190,10 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     store.put([1, 2, 150], "second", gone=(4, 20, 21, 22))
     step, state = store.planned(), store.state()
     assert (len(step.ranges) > 1) == (parts > 1)
-    other = lake.make_run(store.model)
+    other = lake.session_of(store.model)
     merge = once_before("base.rewrite.write", lambda: other.settled(other.observe(), fold=True))
     with merge, pytest.raises(CommitConflict):
-        renewal.renew(step, lake.make_run(store.model).context(state))
+        renewal.renew(step, lake.session_of(store.model).context(state))
     assert store.merged()
     assert store.is_right
     assert lake.branches(store.model) == set()
@@ -208,13 +208,13 @@ def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse, monkeypat
     step, state = store.planned(), store.state()
     assert len(step.ranges) > 1
     session = lake.environment.session()
-    other = lake.make_run(store.model, lambda: session)
+    other = lake.session_of(store.model, lambda: session)
     written: list[NodeRange] = []
     second = lambda: renewal.renew(step, other.context(state), written.append)  # noqa: E731
     with once_before("commit.publish", second), pytest.raises(CommitConflict):
-        renewal.renew(step, lake.make_run(store.model).context(state))
+        renewal.renew(step, lake.session_of(store.model).context(state))
     assert written == list(step.ranges)
     assert store.merged()
-    lake.make_run(store.model).settled(store.state())
+    lake.session_of(store.model).settled(store.state())
     assert store.is_right
     assert lake.branches(store.model) == set()

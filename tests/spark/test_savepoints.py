@@ -8,8 +8,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.maintenance.between import changes_between
-from arctic_runtime.spark.maintenance.restore import restore
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.test_expiry import expiring, snapshots
 from tests.spark.warehouse import Warehouse
 
@@ -31,30 +31,30 @@ def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Wareh
     put(lake, model, (1, "a"), (2, "b"))
     put(lake, model, (1, "A"), (2, "b"), (3, "c"))
     good = lake.head(model)
-    made = make_savepoint(lake.make_run(model), NAME)
+    made = make_savepoint(lake.session_of(model), NAME)
     assert made.commit.version.snapshot == good
     for v in ("x", "y"):
         put(lake, model, (1, v), (4, v))
     if merge == "on_write":
         old = lake.spark.read.option("versionAsOf", NAME).table(lake.sql_name("m")).collect()
         assert sorted(tuple(row) for row in old) == [(1, "A"), (2, "b"), (3, "c")]
-    assert make_savepoint(lake.make_run(model), NAME, str(good)) == made
+    assert make_savepoint(lake.session_of(model), NAME, str(good)) == made
     with pytest.raises(ConfigError, match="there is a savepoint"):
-        make_savepoint(lake.make_run(model), NAME)
+        make_savepoint(lake.session_of(model), NAME)
     expiring(lake, model)
     state = lake.state(model)
     assert state.changes is not None
     assert good not in [commit.version.snapshot for commit in state.changes.commits]
-    told = changes_between(lake.make_run(model), NAME, lake.head(model), 10)
+    told = changes_between(lake.session_of(model), NAME, lake.head(model), 10)
     assert {(row["_action"], row["id"], row["v"]) for row in told[-2:]} == {("update", 1, "y"), ("update", 4, "y")}
     assert len(told) == 6
-    assert restore(lake.make_run(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
+    assert restore(lake.session_of(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]
     assert lake.broken(model) == []
     before = snapshots(lake, model)
-    drop_savepoint(lake.make_run(model), NAME)
+    drop_savepoint(lake.session_of(model), NAME)
     expiring(lake, model)
     assert snapshots(lake, model)[0] < before[0]
     with pytest.raises(ConfigError, match="has no savepoint"):
-        restore(lake.make_run(model), NAME)
+        restore(lake.session_of(model), NAME)
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]

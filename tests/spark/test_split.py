@@ -15,7 +15,7 @@ from arctic_runtime.model.hash_tree import iceberg_hash, node_of
 from arctic_runtime.model.layout import node_count
 from arctic_runtime.plan.hash_trees import Unit, units
 from arctic_runtime.spark.maintenance.compaction import compact, compact_if_due, split
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -31,7 +31,7 @@ class Shop:
     """A model with deleted rows, and what it must hold; its limit is given with what is asked of it."""
 
     def __init__(self, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, nodes: int = 2, **config: Any) -> None:
-        monkeypatch.setattr(execute, "REWRITTEN_ROWS", 0)
+        monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
         self.lake = lake
         self.config = {"primary_key": "i.d", "nodes": nodes, "compaction": "off", **config}
         self.rows: dict[int, tuple[int, str | None, int]] = {}
@@ -49,7 +49,7 @@ class Shop:
         self.lake.run(self.model())
 
     def split(self, limit: int) -> Compacted:
-        return split(self.lake.make_run(self.model(limit)))
+        return split(self.lake.session_of(self.model(limit)))
 
     def units(self) -> list[Unit]:
         found = observe_files(self.lake.reader, self.model().base)
@@ -98,7 +98,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     if merge == "on_read":
         # Enough rows that half of them take less than all, though what splits writes the rows' ids with them.
         shop.put(range(100, 3000), 7)
-        compact(lake.make_run(shop.model()), "major")
+        compact(lake.session_of(shop.model()), "major")
         lake.run(down)
     sizes = sorted(unit.bytes for unit in shop.units())
     monkeypatch.setattr("arctic_runtime.plan.bucket_resizing.ABOUT_TO", 2)
@@ -116,7 +116,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     shop.check()
     outcome = lake.run(down)
     assert (outcome.mode, lake.actions(outcome)) == ("incremental", (4, 2, 1))
-    compact(lake.make_run(shop.model()), "full")
+    compact(lake.session_of(shop.model()), "full")
     assert not any(unit.is_mixed or any(file.deleted for file in unit.files) for unit in shop.units())
     assert {(unit.depth, len(unit.files)) for unit in shop.units()} == {(1, 1)}
     shop.check()
@@ -152,14 +152,14 @@ def test_a_split_may_die_anywhere_and_a_later_one_completes_it(
     session = lake.environment.session()
     limit = max(unit.bytes for unit in shop.units()) - 1
     for last in range(20):
-        life = dying(last, lambda: split(lake.make_run(shop.model(limit), lambda: session)))
+        life = dying(last, lambda: split(lake.session_of(shop.model(limit), lambda: session)))
         assert lake.rows(shop.model()) == sorted(shop.rows.values(), key=repr), life
         if life is None:
             break
     assert life is None
     assert min(unit.depth for unit in shop.units()) > nodes.bit_length() - 1
     shop.put([1], 900)
-    compact(lake.make_run(shop.model()), "major")
+    compact(lake.session_of(shop.model()), "major")
     assert not [name for name in lake.branches(shop.model()) if name.startswith("arctic_")]
     shop.check()
 
@@ -176,9 +176,9 @@ def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_tog
     shop.put([], 0)
     large = max(unit.bytes for unit in shop.units())
     model = shop.model(large - 1)
-    run = lake.make_run(model)
-    assert run.run().mode == "unchanged"
-    compact_if_due(run)
+    refresh = lake.refresh_of(model)
+    assert refresh.run().mode == "unchanged"
+    compact_if_due(refresh.table)
     depths = {str(unit.partition[0].value): unit.depth for unit in shop.units()}
     assert (depths["eu"] > 0, depths["None"], depths["it's $1"]) == (True, 0, 0)
     assert {unit.partition for unit in shop.units()} == before
@@ -190,7 +190,7 @@ def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_tog
         if key >= 1010:
             del shop.rows[key]
     shop.put([], 0)
-    compact(lake.make_run(shop.model()), "full")
+    compact(lake.session_of(shop.model()), "full")
     assert {unit.depth for unit in shop.units()} == {0}
     assert shop.default == ["re`gion", "bucket(1, i.d)"]
     shop.check()

@@ -11,7 +11,7 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.spark.refresh import compute
-from arctic_runtime.spark.tables import steps as execute
+from arctic_runtime.spark.tables import merge as merging
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -371,9 +371,9 @@ def test_few_rows_are_compared_and_merged_without_moving_them(
         explained(rows)
         overwrite(rows, *arguments)
 
-    compute_changes, overwrite = compute.state_changes, execute.overwrite
+    compute_changes, overwrite = compute.state_changes, merging.overwrite
     monkeypatch.setattr(compute, "state_changes", compared)
-    monkeypatch.setattr(execute, "overwrite", merged)
+    monkeypatch.setattr(merging, "overwrite", merged)
     model = lake.model("m", "select id, region, v from {s}", primary_key="id", refresh="full")
     lake.load("s", [(1, "eu", "a"), (2, "eu", None)], COLUMNS)
     lake.run(model)

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.properties import ESTIMATED, KIND, NO_AGGREGATE_STATE, RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.refresh import run as runs
+from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import column, read_table
-from arctic_runtime.spark.tables.steps import append_changes
 from tests.spark.warehouse import Warehouse
 
 AMOUNTS = (None, Decimal(0), Decimal(1), Decimal("7.25"), Decimal(-3))
@@ -181,13 +183,13 @@ def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.Mo
     lake.run(sales)
     plans: list[str] = []
 
-    def written(*given: Any, **more: Any) -> dict[str, int]:
+    def written(changes: ChangeSet, context: Context) -> Appended:
         with redirect_stdout(StringIO()) as plan:
-            given[2].explain()
+            changes.rows.explain()
         plans.append(plan.getvalue())
-        return append_changes(*given, **more)
+        return publish(changes, context)
 
-    monkeypatch.setattr(runs, "append_changes", written)
+    monkeypatch.setattr(runs, "publish", written)
     lake.run(model)
     assert ["kept__totals" in plan for plan in plans] == [True]
     assert ["sales" in plan for plan in plans] == [False]
@@ -292,7 +294,7 @@ def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatc
         batch(lake, seed)
         lake.run(sales)
         with monkeypatch.context() as patched:
-            patched.setattr(runs, "append_changes", _dies)
+            patched.setattr(runs, "publish", _dies)
             with pytest.raises(KeyboardInterrupt):
                 lake.run(model)
         batch(lake, seed + 10)

@@ -16,8 +16,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.maintenance.between import changes_between
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.maintenance.restore import restore
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.warehouse import Warehouse, refuse
 
 COLUMNS = "id int, v int"
@@ -26,10 +26,10 @@ CONFIG: dict[str, Any] = {"primary_key": "id", "retention": {"changes": "1d", "v
 LATER = datetime.timedelta(days=2)
 
 
-def later(lake: Warehouse, model: Model) -> Run:
+def later(lake: Warehouse, model: Model) -> TableSession:
     """A look at a table after some time."""
     now = datetime.datetime.now(datetime.timezone.utc) + LATER
-    return Run(model, lake.reader, lambda: lake.spark, now=now)
+    return lake.session_of(model, now=now)
 
 
 def expired(lake: Warehouse, model: Model, *readers: Model) -> ExpiryPlan:
@@ -72,7 +72,7 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
     events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
     for reader in (state, events):
         lake.run(reader)
-    compact(lake.make_run(model), "major")
+    compact(lake.session_of(model), "major")
     plan = expired(lake, model, state, events)
     assert plan.trim is not None
     assert told(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
@@ -88,7 +88,7 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
     lake.run(model)
     assert lake.rows(model) == sorted((rows | {1: 50, 9: 9}).items(), key=repr)
     exact(lake, model)
-    compact(lake.make_run(model), "full")
+    compact(lake.session_of(model), "full")
     assert len(told(lake, model)) == 6
     exact(lake, model)
 
@@ -133,7 +133,7 @@ def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) 
     lake.run(events, full_refresh=True)
     exact(lake, model, state, events)
     with pytest.raises(ConfigError, match="has no version"):
-        changes_between(lake.make_run(model), first, lake.head(model), 9)
+        changes_between(lake.session_of(model), first, lake.head(model), 9)
 
 
 def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse) -> None:
@@ -170,7 +170,7 @@ def test_late_events_are_still_known_after_a_restore(lake: Warehouse) -> None:
     good = lake.head(model)
     lake.append("events", [(1, 30, 30, "u")], shape)
     lake.run(model)
-    restore(lake.make_run(model), good)
+    restore(lake.session_of(model), good)
     lake.append("events", [(2, 40, 40, "u")], shape)
     lake.run(model)
     expired(lake, model)

@@ -94,14 +94,14 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     lake.run(reader)
     newest, oldest = inspect.history(lake.reader, model)
     assert [(entry.mode, entry.rows) for entry in (newest, oldest)] == [("incremental", 3), ("create", 10)]
-    changes = changes_between(lake.make_run(model), int(oldest.version), int(newest.version), 10)
+    changes = changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 10)
     assert [(row["_action"], row["id"]) for row in changes] == [("update", 1), ("delete", 10), ("insert", 11)]
-    assert changes_between(lake.make_run(model), int(newest.version), int(newest.version), 10) == []
-    assert len(changes_between(lake.make_run(model), int(oldest.version), int(newest.version), 1)) == 1
+    assert changes_between(lake.session_of(model), int(newest.version), int(newest.version), 10) == []
+    assert len(changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 1)) == 1
     with pytest.raises(ConfigError, match="is newer than"):
-        changes_between(lake.make_run(model), int(newest.version), int(oldest.version), 10)
+        changes_between(lake.session_of(model), int(newest.version), int(oldest.version), 10)
     with pytest.raises(ConfigError, match="has no version 1"):
-        changes_between(lake.make_run(model), 1, int(newest.version), 10)
+        changes_between(lake.session_of(model), 1, int(newest.version), 10)
 
     told = inspect.status(lake.reader, model, [reader])
     assert (told.built, told.rows, told.nodes, told.version) == (True, 10, 2, newest.version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.verify import verify
 from arctic_runtime.spark.refresh.planning import Outcome
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.refresh.verify import verify
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER
+from arctic_runtime.spark.tables.table_session import TableSession
 from tests.thresholds import changed
 
 if TYPE_CHECKING:
@@ -118,12 +120,17 @@ class Warehouse:
         self, model: Model, session: Callable[[], SparkSession] | None = None, may_fail: bool = False, **request: bool
     ) -> Outcome:
         """Runs a model; an increment that failed would hide behind the rows of a full computation, unless it `may`."""
-        outcome = self.make_run(model, session, **request).run()
+        outcome = self.refresh_of(model, session, **request).run()
         assert may_fail or outcome.reason != "INCREMENT_FAILED", outcome.because
         return outcome
 
-    def make_run(self, model: Model, session: Callable[[], SparkSession] | None = None, **request: bool) -> Run:
-        return Run(model, self.reader, session or (lambda: self.spark), Request(**request))
+    def refresh_of(self, model: Model, session: Callable[[], SparkSession] | None = None, **request: bool) -> Refresh:
+        return Refresh.of(model, self.reader, session or (lambda: self.spark), Request(**request))
+
+    def session_of(
+        self, model: Model, session: Callable[[], SparkSession] | None = None, now: datetime.datetime | None = None
+    ) -> TableSession:
+        return TableSession(model, self.reader, session or (lambda: self.spark), now)
 
     # What is there
 
@@ -132,7 +139,7 @@ class Warehouse:
         return sorted_rows(self.spark.table(quoted(*model.table.parts)))
 
     def state(self, model: Model) -> TableState:
-        return self.make_run(model).observe()
+        return self.session_of(model).observe()
 
     def head(self, model: Model) -> int:
         changes = self.state(model).changes
@@ -155,11 +162,11 @@ class Warehouse:
 
     def broken(self, model: Model) -> list[str]:
         """The promises that the table breaks, each with an example."""
-        findings = verify(self.make_run(model))
+        findings = verify(self.refresh_of(model))
         return [f"{found.check}: {found.examples}" for found in findings if found.broken]
 
     def left_out(self, model: Model) -> list[str]:
-        return [f"{found.check}: {found.left_out}" for found in verify(self.make_run(model)) if found.left_out]
+        return [f"{found.check}: {found.left_out}" for found in verify(self.refresh_of(model)) if found.left_out]
 
     def branches(self, model: Model) -> set[str]:
         """Branches of the change table and the base, main aside."""

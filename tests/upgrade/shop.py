@@ -26,8 +26,9 @@ from arctic_runtime.plan.decide import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.verify import verify
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.refresh.verify import verify
+from arctic_runtime.spark.tables.table_session import TableSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,8 +114,11 @@ class Shop:
         rows = rows.selectExpr("order_id", "customer_id", "region", "cast(a as decimal(12, 2)) as amount", "op", "lsn")
         rows.coalesce(1).writeTo("lake.shop.landed").append()
 
-    def make_run(self, model: Model, session: Callable[[], SparkSession] | None = None) -> Run:
-        return Run(model, self.reader, session or (lambda: self.spark), Request())
+    def refresh_of(self, model: Model, session: Callable[[], SparkSession] | None = None) -> Refresh:
+        return Refresh.of(model, self.reader, session or (lambda: self.spark), Request())
+
+    def session_of(self, model: Model) -> TableSession:
+        return self.refresh_of(model).table
 
     def rows(self, model: Model) -> list[str]:
         frame = self.spark.table(str(model.table))
@@ -126,11 +130,11 @@ class Shop:
         return {"rows": {model.table.name: self.rows(model) for model in models()}, "broken": broken}
 
     def verified(self, model: Model) -> list[Any]:
-        return [found for found in verify(self.make_run(model)) if found.broken]
+        return [found for found in verify(self.refresh_of(model)) if found.broken]
 
     def told(self, model: Model) -> str:
         """What a run says."""
-        outcome = self.make_run(model).run()
+        outcome = self.refresh_of(model).run()
         counts = (outcome.rows[action] for action in ("insert", "update", "delete"))
         return f"{outcome.mode} {outcome.reason} {' '.join(map(str, counts))}"
 
@@ -160,13 +164,13 @@ def use() -> dict[str, Any]:
     shop = Shop(relative=False)
     found: dict[str, Any] = {"versions": [len(history(shop.reader, model)) for model in models()]}
     found["upgraded"] = [shop.told(model) for model in models()]
-    found["nothing new"] = [shop.make_run(model, _no_spark).run().mode for model in models()]
+    found["nothing new"] = [shop.refresh_of(model, _no_spark).run().mode for model in models()]
     found["as written"] = shop.state()
     shop.land(LATER)
     found["later"] = [shop.told(model) for model in models()]
     found["after"] = shop.state()
     for model in models():
-        compact(shop.make_run(model), "full")
+        compact(shop.session_of(model), "full")
     found["compacted"] = shop.state()
     shop.environment.stop()
     return found

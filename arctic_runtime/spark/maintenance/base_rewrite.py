@@ -14,13 +14,15 @@ from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.compaction import NodeRange, Renew
 from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
+from arctic_runtime.model.shape import DELETE
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, number, statement
-from arctic_runtime.spark.tables.commit import clear_away, perform_statement, publish, said, unmoved
-from arctic_runtime.spark.tables.diff import DELETE
+from arctic_runtime.spark.tables.commit import clear_away, merged_to, perform_statement, publish_branch, said, unmoved
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.create import transform_value
 from arctic_runtime.spark.tables.frames import all_of, column, conformed, newest_changes, own_changes
-from arctic_runtime.spark.tables.steps import JOINED_AS_IT_LIES, Context, merged_to, transform_value
+from arctic_runtime.spark.tables.merge import JOINED_AS_IT_LIES
 
 CHANGED = f"{OWN_PREFIX}changed"
 """What the action of a row's change is called where both are side by side; with a number, a column of the change."""
@@ -59,7 +61,7 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
         tell(part)
     try:
         _check_all_done(step, context)
-        publish(spark, context.reader, step.table, step.branch, step.expected, step.branch, is_shared=True)
+        publish_branch(context.attempt, step.table, step.branch, step.expected, step.branch, is_shared=True)
     except CommitConflict:
         clear_away(spark, step.table, step.branch)
         raise

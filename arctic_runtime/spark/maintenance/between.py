@@ -13,50 +13,50 @@ from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import trimmed_until
 from arctic_runtime.model.state import Commit
 from arctic_runtime.plan.savepoint import find_savepoint
-from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, read_appended
+from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def changes_between(run: Run, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
+def changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
 
     A version is told by its number or by a savepoint's name. Raises ConfigError where a version is not one of the
     table, or they stand the wrong way round.
     """
-    state = run.observe()
+    state = session.observe()
     commits = state.changes.commits if state.changes else ()
-    first, last = (version_named(run, commits, str(version)) for version in (start, end))
+    first, last = (version_named(session, commits, str(version)) for version in (start, end))
     if first.version.sequence > last.version.sequence:
-        raise ConfigError(f"{run.model.table}: version {start} is newer than {end}; give the older one first")
+        raise ConfigError(f"{session.model.table}: version {start} is newer than {end}; give the older one first")
     is_whole = all(commit in commits for commit in (first, last))
     if not is_whole and state.changes and first.version.sequence < trimmed_until(state.changes.properties).sequence:
         raise ConfigError(
-            f"{run.model.table}: not all changes since version {start} are kept any more.\n"
+            f"{session.model.table}: not all changes since version {start} are kept any more.\n"
             "  what to do: give a later version; `retention: changes` says how long they are kept"
         )
     formerly = state.changes.formerly if state.changes else {}
-    rows = read_appended(run.session(), run.model.table.changes, first.version, last.version, is_whole, formerly)
+    rows = read_appended(session.spark(), session.model.table.changes, first.version, last.version, is_whole, formerly)
     if first == last:
         return []
     ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(limit)
     return [row.asDict(recursive=True) for row in ordered.collect()]
 
 
-def version_named(run: Run, commits: Sequence[Commit], version: str) -> Commit:
+def version_named(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
     """The commit of a version, told by its number or by a savepoint's name; raises ConfigError where there is none."""
-    known = observe_savepoints(run.reader, run.model)
+    known = observe_savepoints(session.reader, session.model)
     if not version.isdecimal():
-        return find_savepoint(run.model, version, known).commit
+        return find_savepoint(session.model, version, known).commit
     held = (of.commit for of in known)
-    return _known_version(run, (*commits, *held), int(version))
+    return _known_version(session, (*commits, *held), int(version))
 
 
-def _known_version(run: Run, commits: Iterable[Commit], version: int) -> Commit:
+def _known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
     """The one of the commits that made a version; raises ConfigError where none of them did."""
     for commit in commits:
         if commit.version.snapshot == version:
             return commit
     raise ConfigError(
-        f"{run.model.table} has no version {version}.\n"
-        f"  what to do: `arctic history {run.model.table.name}` shows those that are kept"
+        f"{session.model.table} has no version {version}.\n"
+        f"  what to do: `arctic history {session.model.table.name}` shows those that are kept"
     )

@@ -13,7 +13,7 @@ from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.steps import Context
+from arctic_runtime.spark.tables.context import Context
 
 
 def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite:

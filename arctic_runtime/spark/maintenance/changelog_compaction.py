@@ -12,8 +12,8 @@ from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import listed, name, statement
 from arctic_runtime.spark.tables.commit import perform_statement, said_by_session, set_properties, swap_in
+from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, as_key, key_name, read_table
-from arctic_runtime.spark.tables.steps import Context
 
 _ROWS = "__arctic_t"
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
@@ -25,9 +25,7 @@ def trim(step: Trim, context: Context) -> None:
     Raises CommitConflict where the change table has moved on.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: ages_text([step.until])})
-    swap_in(
-        context.spark, context.reader, step.table, step.expected, context.token, lambda on: _delete(step, context, on)
-    )
+    swap_in(context.attempt, step.table, step.expected, lambda on: _delete(step, context, on))
 
 
 def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:

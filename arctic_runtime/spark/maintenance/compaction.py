@@ -42,9 +42,10 @@ from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.maintenance.base_rewrite import renew
 from arctic_runtime.spark.maintenance.bucket_resizing import beside, rewriting
-from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.commit import said, swap_in
-from arctic_runtime.spark.tables.steps import Context, merged_to, perform
+from arctic_runtime.spark.tables.commit import merged_to, said, swap_in
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.table_session import TableSession
 
 MAX_LOST_RACES = 5
 WAIT_SECONDS = 0.5
@@ -67,54 +68,59 @@ class Compacted:
         return sum(step.bytes for step in self.steps)
 
 
-def plan_compaction(run: Run, mode: CompactionMode, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
+def plan_compaction(
+    session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
+) -> tuple[TableState, CompactionPlan]:
     """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
-    state = run.observe()
-    built(state, run.model.table)
-    tables = _observed(run, (run.model.base, run.model.table.changes))
-    begun = observe_begun(run.reader, run.model.base)
-    return state, compaction(run.model, state, tables, mode, frozenset(done), begun)
+    state = session.observe()
+    built(state, session.model.table)
+    tables = _observed(session, (session.model.base, session.model.table.changes))
+    begun = observe_begun(session.reader, session.model.base)
+    return state, compaction(session.model, state, tables, mode, frozenset(done), begun)
 
 
-def is_due(run: Run) -> bool:
+def is_due(session: TableSession) -> bool:
     """Whether a compaction in the mode `auto` has something to do; most of the time that is told by counts alone."""
-    model = run.model
+    model = session.model
     names = [
-        of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(run.reader, of))
+        of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(session.reader, of))
     ]
-    return bool(names and compaction(model, run.observe(), _observed(run, names), "auto").steps)
+    return bool(names and compaction(model, session.observe(), _observed(session, names), "auto").steps)
 
 
-def compact_if_due(run: Run) -> None:
+def compact_if_due(session: TableSession) -> None:
     """Compaction after a run, where the model does not turn it off; it gives way to other writers."""
-    if not run.model.config.compaction.automatic:
+    if not session.model.config.compaction.automatic:
         return
     with suppress(CommitConflict):
-        if is_due(run):
-            with run.timed("compact"):
-                compact(run, "auto")
+        if is_due(session):
+            with session.timings.timed("compact"):
+                compact(session, "auto")
 
 
-def _observed(run: Run, names: Iterable[TableName]) -> list[TableFiles]:
-    found = [observe_files(run.reader, of) for of in names]
+def _observed(session: TableSession, names: Iterable[TableName]) -> list[TableFiles]:
+    found = [observe_files(session.reader, of) for of in names]
     return [table for table in found if table is not None]
 
 
-def plan_split(run: Run, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
+def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
     """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
-    state = run.observe()
-    _, base = built(state, run.model.table)
-    (table,) = _observed(run, [run.model.base]) or [TableFiles(run.model.base, base.snapshot, (), 1)]
-    return state, split_alone(run.model, table, frozenset(done))
+    state = session.observe()
+    _, base = built(state, session.model.table)
+    (table,) = _observed(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
+    return state, split_alone(session.model, table, frozenset(done))
 
 
-def split(run: Run) -> Compacted:
+def split(session: TableSession) -> Compacted:
     """Splits nodes that outgrow their limit, and puts small ones together; else as `compact` does."""
-    return _performed(run, partial(plan_split, run))
+    return _performed(session, partial(plan_split, session))
 
 
 def compact(
-    run: Run, mode: CompactionMode, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
+    session: TableSession,
+    mode: CompactionMode,
+    tell: Callable[[str], None] = lambda _: None,
+    most_bytes: float = math.inf,
 ) -> Compacted:
     """Does what is planned, one commit after the other; each stays done whatever happens after it.
 
@@ -123,53 +129,53 @@ def compact(
     that takes the bytes of all over `most_bytes`.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
-    return _performed(run, partial(plan_compaction, run, mode), tell, most_bytes)
+    return _performed(session, partial(plan_compaction, session, mode), tell, most_bytes)
 
 
 def _performed(
-    run: Run, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
+    session: TableSession, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
 ) -> Compacted:
     performed: list[CompactionStep] = []
     lost = 0
     while True:
         try:
-            state, step = _next_step(run, planned, performed)
+            state, step = _next_step(session, planned, performed)
             if step is None or sum(of.bytes for of in (*performed, step)) > most_bytes:
                 return Compacted(tuple(performed), planned(())[1], step)
             tell(describe_compaction(step))
-            _perform(step, run, state, tell)
+            _perform(step, session, state, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == MAX_LOST_RACES:
-                raise _given_up(run.model, performed) from conflict
+                raise _given_up(session.model, performed) from conflict
             time.sleep(WAIT_SECONDS)
         else:
             performed.append(step)
 
 
 def _next_step(
-    run: Run, planned: Planner, performed: Sequence[CompactionStep]
+    session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
     """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
-    state = run.settled(run.observe())
-    for stale in stale_branches(run.model, state, run.now):
-        perform(stale, run.context(state))
+    state = session.settled(session.observe())
+    for stale in stale_branches(session.model, state, session.now):
+        perform(stale, session.context(state))
     state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)
     return state, next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
 
 
-def _perform(step: CompactionStep, run: Run, state: TableState, tell: Callable[[str], None]) -> None:
+def _perform(step: CompactionStep, session: TableSession, state: TableState, tell: Callable[[str], None]) -> None:
     match step:
         case Fold():
-            run.settled(state, fold=True)
+            session.settled(state, fold=True)
         case Renew():
-            renew(step, run.context(state), lambda part: tell(_done(step, part)))
-            run.settled(run.observe())
+            renew(step, session.context(state), lambda part: tell(_done(step, part)))
+            session.settled(session.observe())
         case Rewrite():
-            _rewrite(step, run.context(state))
+            _rewrite(step, session.context(state))
         case Relevel():
-            relevel(step, run, state)
+            relevel(step, session, state)
         case _:
             assert_never(step)
 
@@ -186,10 +192,10 @@ def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConfli
     )
 
 
-def relevel(step: Relevel, run: Run, state: TableState) -> None:
+def relevel(step: Relevel, session: TableSession, state: TableState) -> None:
     """Brings nodes to another depth of their tree in one commit; raises CommitConflict where others came first."""
-    context = run.context(state)
-    _rewrite(rewriting(step, context, run.reader), context)
+    context = session.context(state)
+    _rewrite(rewriting(step, context, session.reader), context)
 
 
 def _rewrite(step: Rewrite, context: Context) -> None:
@@ -208,7 +214,7 @@ def _rewrite(step: Rewrite, context: Context) -> None:
         if is_base and done["rewritten_data_files_count"] and state.base is not None and state.base.merged is not None:
             _stamp(context.spark, branch, state.base.merged)
 
-    swap_in(context.spark, context.reader, step.table, step.expected, context.token, write)
+    swap_in(context.attempt, step.table, step.expected, write)
 
 
 def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:

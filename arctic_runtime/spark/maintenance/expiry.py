@@ -20,8 +20,8 @@ from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
 from arctic_runtime.spark.maintenance.changelog_compaction import keep_ages, trim
-from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables.commit import perform_statement, set_properties
+from arctic_runtime.spark.tables.table_session import TableSession
 
 ORPHANS_SECONDS = 86_400
 """Younger files may be of writes that are under way, so they are never taken for orphans."""
@@ -29,76 +29,76 @@ ORPHANS_SECONDS = 86_400
 _FILES = "arctic_files_of_view"
 
 
-def plan_expiry(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
     """What would go, without Spark; `readers` are the models that may read this one.
 
     Raises ConfigError where the table was not built yet, or its model sets no age.
     """
-    return _planned(run, _built(run), readers)
+    return _planned(session, _built(session), readers)
 
 
-def expire(run: Run, readers: Iterable[TableName]) -> ExpiryPlan:
+def expire(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
     """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
     names = tuple(readers)
 
     def attempted() -> ExpiryPlan:
-        state = _built(run)
-        _keep_few_metadata_files(run, state)
-        return _perform(run, state, _planned(run, state, names))
+        state = _built(session)
+        _keep_few_metadata_files(session, state)
+        return _perform(session, state, _planned(session, state, names))
 
     return retried(attempted)
 
 
-def expire_if_due(run: Run, readers: Iterable[TableName]) -> None:
+def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
     """Expiry after a run, where enough has come together; it gives way to other writers."""
     names = tuple(readers)
 
     def attempted() -> None:
-        state = run.observe()
-        _keep_few_metadata_files(run, state)
-        if may_be_due(run.model, state, _milliseconds(run)):
-            _perform(run, state, due(run.model, state, _planned(run, state, names)))
+        state = session.observe()
+        _keep_few_metadata_files(session, state)
+        if may_be_due(session.model, state, _milliseconds(session)):
+            _perform(session, state, due(session.model, state, _planned(session, state, names)))
 
     with suppress(CommitConflict):
         retried(attempted)
 
 
-def _built(run: Run) -> TableState:
-    state = run.observe()
-    built(state, run.model.table)
+def _built(session: TableSession) -> TableState:
+    state = session.observe()
+    built(state, session.model.table)
     return state
 
 
-def _tables(run: Run, state: TableState) -> tuple[TableName, ...]:
-    table = run.model.table
-    return (table.changes, run.model.base, *([table.totals] if state.totals is not None else []))
+def _tables(session: TableSession, state: TableState) -> tuple[TableName, ...]:
+    table = session.model.table
+    return (table.changes, session.model.base, *([table.totals] if state.totals is not None else []))
 
 
-def _planned(run: Run, state: TableState, readers: Iterable[TableName]) -> ExpiryPlan:
-    found = [observe_snapshots(run.reader, of) for of in _tables(run, state)]
-    read = {str(reader): last_consumed(run.reader, reader).get(str(run.model.table)) for reader in readers}
+def _planned(session: TableSession, state: TableState, readers: Iterable[TableName]) -> ExpiryPlan:
+    found = [observe_snapshots(session.reader, of) for of in _tables(session, state)]
+    read = {str(reader): last_consumed(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
-    return expiry(run.model, state, [of for of in found if of is not None], consumers, _milliseconds(run))
+    return expiry(session.model, state, [of for of in found if of is not None], consumers, _milliseconds(session))
 
 
-def _perform(run: Run, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
+def _perform(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     if plan.trim is not None:
-        trim(plan.trim, run.context(state))
+        trim(plan.trim, session.context(state))
     if plan.ages and plan.steps:
-        keep_ages(run.model.table.changes, plan.ages, run.session())
+        keep_ages(session.model.table.changes, plan.ages, session.spark())
     for tags in plan.tags:
-        _drop_tags(run.session(), tags)
+        _drop_tags(session.spark(), tags)
     for step in plan.steps:
-        _expire(run.session(), step)
+        _expire(session.spark(), step)
     return plan
 
 
-def _keep_few_metadata_files(run: Run, state: TableState) -> None:
+def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
     """Tables of earlier versions keep all of their metadata files; from the next commit on they keep the newest."""
-    for table, part in ((run.model.table.changes, state.changes), (run.model.base, state.base)):
+    for table, part in ((session.model.table.changes, state.changes), (session.model.base, state.base)):
         wanted = lacking(part.properties) if part is not None else {}
         if wanted:
-            set_properties("expiry.metadata_files", run.session(), table, wanted)
+            set_properties("expiry.metadata_files", session.spark(), table, wanted)
 
 
 def _drop_tags(spark: SparkSession, step: DropTags) -> None:
@@ -120,7 +120,7 @@ def _expire(spark: SparkSession, step: Expire) -> None:
     perform_statement("expiry.snapshots", spark, call)
 
 
-def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
+def orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
     """Files in the tables' folders that no snapshot of any branch or tag has, by table; they go where `remove` says so.
 
     Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
@@ -128,27 +128,29 @@ def orphan_files(run: Run, older_than_seconds: int, remove: bool) -> dict[str, l
     """
     if older_than_seconds < ORPHANS_SECONDS:
         raise ConfigError(
-            f"{run.model.table}: files of writes that are under way look like orphans.\n"
+            f"{session.model.table}: files of writes that are under way look like orphans.\n"
             f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
         )
-    names = _tables(run, _built(run))
-    before = run.now - datetime.timedelta(seconds=older_than_seconds)
-    found = {str(of): _orphans(run.session(), of, before, remove) for of in names}
-    current = run.reader.view_file(run.model.table.schema, run.model.table.name)
+    names = _tables(session, _built(session))
+    before = session.now - datetime.timedelta(seconds=older_than_seconds)
+    found = {str(of): _orphans(session.spark(), of, before, remove) for of in names}
+    current = session.reader.view_file(session.model.table.schema, session.model.table.name)
     if current is not None:
-        found[str(run.model.table)] = _orphans_of_view(run, current, before, remove)
+        found[str(session.model.table)] = _orphans_of_view(session, current, before, remove)
     return found
 
 
-def _orphans_of_view(run: Run, current: str, before: datetime.datetime, remove: bool) -> list[str]:
+def _orphans_of_view(session: TableSession, current: str, before: datetime.datetime, remove: bool) -> list[str]:
     """Old metadata files of a table's view, but for the `current` one that it is read from.
 
     Iceberg leaves a file each time that a view is replaced. Its procedure for tables is given these files.
     """
     folder, _, kept = current.rpartition("/")
-    found = run.session().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
+    found = session.spark().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
     files = found.selectExpr("path AS file_path", "modificationTime AS last_modified")
-    return _orphans(run.session(), run.model.base, before, remove, files.where(~F.endswith("file_path", F.lit(kept))))
+    return _orphans(
+        session.spark(), session.model.base, before, remove, files.where(~F.endswith("file_path", F.lit(kept)))
+    )
 
 
 def _orphans(
@@ -183,5 +185,5 @@ def _orphans(
     return sorted(row[0] for row in found)
 
 
-def _milliseconds(run: Run) -> int:
-    return int(run.now.timestamp() * 1000)
+def _milliseconds(session: TableSession) -> int:
+    return int(session.now.timestamp() * 1000)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from arctic_runtime.catalog.observe import observe_own
 from arctic_runtime.model.state import Stranger
 from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def reset(run: Run) -> tuple[Stranger, ...]:
+def reset(session: TableSession) -> tuple[Stranger, ...]:
     """Drops the relations that a model made, and returns them; nothing of another's is touched.
 
     The change table, which all else follows, goes last: a reset that dies is finished by another one, or undone by
     the next run.
     """
-    own = observe_own(run.reader, run.model)
+    own = observe_own(session.reader, session.model)
     for relation in own:
         template = "DROP VIEW IF EXISTS {of}" if relation.kind == "view" else "DROP TABLE IF EXISTS {of}"
-        perform_statement("reset.drop", run.session(), statement(template, of=name(*relation.name.parts)))
+        perform_statement("reset.drop", session.spark(), statement(template, of=name(*relation.name.parts)))
     return own

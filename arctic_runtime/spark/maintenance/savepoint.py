@@ -13,32 +13,32 @@ from arctic_runtime.plan.savepoint import dropped, savepoint
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.engine.statement import number, statement
 from arctic_runtime.spark.maintenance.between import version_named
-from arctic_runtime.spark.refresh.run import Run
 from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def make_savepoint(run: Run, name: str, version: str | None = None) -> Savepoint:
+def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:
     """Gives a version a name, the newest one where none is told; doing it again changes nothing.
 
     Raises ConfigError where the version is not kept, or the name can't be used.
     """
-    state = run.settled(run.observe())
-    changes, _ = built(state, run.model.table)
-    known = observe_savepoints(run.reader, run.model)
+    state = session.settled(session.observe())
+    changes, _ = built(state, session.model.table)
+    known = observe_savepoints(session.reader, session.model)
     newest = last_load(changes)
     if version is None and newest is None:
-        raise ConfigError(f"{run.model.table} has no version yet; run it first")
-    commit = newest if version is None else version_named(run, changes.commits, version)
-    base = observe_snapshots(run.reader, run.model.base)
+        raise ConfigError(f"{session.model.table} has no version yet; run it first")
+    commit = newest if version is None else version_named(session, changes.commits, version)
+    base = observe_snapshots(session.reader, session.model.base)
     assert commit is not None
     assert base is not None
-    _perform(run.session(), *savepoint(run.model, name, commit, base, known))
+    _perform(session.spark(), *savepoint(session.model, name, commit, base, known))
     return Savepoint(name, commit)
 
 
-def drop_savepoint(run: Run, name: str) -> None:
+def drop_savepoint(session: TableSession, name: str) -> None:
     """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
-    _perform(run.session(), *dropped(run.model, name, observe_savepoints(run.reader, run.model)))
+    _perform(session.spark(), *dropped(session.model, name, observe_savepoints(session.reader, session.model)))
 
 
 def _perform(spark: SparkSession, *tags: Tag) -> None:

@@ -35,8 +35,8 @@ from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import said
+from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
-from arctic_runtime.spark.tables.steps import Context
 
 Register = Callable[[Sequence[Node]], None]
 

@@ -23,6 +23,7 @@ from arctic_runtime.ivm.strategies.spool import Shared
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.properties import AGGREGATE_STATE, HIGH_WATERMARK, NO_AGGREGATE_STATE, RESTORED
 from arctic_runtime.model.run_summary import consumed, last_run, said_again
+from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, known_sizes, without_totals
@@ -30,9 +31,7 @@ from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import events, increments, late
 from arctic_runtime.spark.refresh import semi_join_reducers as slices
-from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, near
-from arctic_runtime.spark.tables.diff import (
-    Shape,
+from arctic_runtime.spark.refresh.diff import (
     delta_changes,
     event_changes,
     input_changes,
@@ -40,6 +39,8 @@ from arctic_runtime.spark.tables.diff import (
     refresh_changes,
     state_changes,
 )
+from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, near
+from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import (
     FEW_KEYS,
     Keys,
@@ -50,7 +51,6 @@ from arctic_runtime.spark.tables.frames import (
     folded_rows,
     unmerged_changes,
 )
-from arctic_runtime.spark.tables.steps import Context
 
 MOST_AFFECTED = 0.5
 """Where a larger part of a large table's rows may differ, everything is computed at once."""
@@ -76,28 +76,39 @@ class Computed:
     keys: int = 0
 
 
-@dataclass(frozen=True)
 class Computation:
-    """What one attempt has at hand: the model's query analysed by Spark, and what was observed and decided.
+    """The computation of one attempt's change rows: from the query's rows, its events, or its sources' changes.
 
-    What is done `beside` has to be done before the change rows are published. Joins are told which of their sides are
-    small if `is_told`. What its analysis says of the query counts if Spark reads it the same (`is_same`).
-    `learned` takes what later runs are to know, also of an attempt that is given up.
+    Work that is done `beside` has to be finished before the change rows are published. The hints of joins say which
+    sides are small if `is_told`. The analysis of the query is trusted if Spark reads the query the same (`is_same`).
+    After `compute`, also where it raised, `learned` are entries for the summary of the run's commit.
     """
 
-    context: Context
-    decision: Decision
-    query: DataFrame
-    shape: Shape
-    upstreams: Upstreams
-    beside: Parallel
-    schema_only: bool = False
-    is_told: bool = True
-    is_same: bool = False
-    learned: dict[str, str] = field(default_factory=dict)
-    _held: list[DataFrame] = field(default_factory=list)
-    _sliced: list[Slice] = field(default_factory=list)
-    _told: list[Shared] = field(default_factory=list)
+    def __init__(
+        self,
+        context: Context,
+        decision: Decision,
+        query: DataFrame,
+        shape: Shape,
+        upstreams: Upstreams,
+        beside: Parallel,
+        schema_only: bool = False,
+        is_told: bool = True,
+        is_same: bool = False,
+    ) -> None:
+        self.context = context
+        self.decision = decision
+        self.query = query
+        self.shape = shape
+        self.upstreams = upstreams
+        self.beside = beside
+        self.schema_only = schema_only
+        self.is_told = is_told
+        self.is_same = is_same
+        self.learned: dict[str, str] = {}
+        self._held: list[DataFrame] = []
+        self._sliced: list[Slice] = []
+        self._told: list[Shared] = []
 
     @property
     def model(self) -> Model:

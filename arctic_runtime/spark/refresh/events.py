@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, find_column
 from arctic_runtime.model.declared import Declared, Part, describe_part
+from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.diff import Shape, against_contract, images, key_images
-from arctic_runtime.spark.tables.frames import all_of, any_of, column, first_of_each
+from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
 
 _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
 
@@ -231,8 +232,3 @@ _FOLDS = {"replace": _fold_replace, "update": _fold_update, "ignore": _fold_igno
 
 def _null_key(model: Model) -> Expression:
     return any_of([column(part).isNull() for part in model.config.primary_key])
-
-
-def examples(rows: list[Row]) -> str:
-    """A few rows for a message, one a line."""
-    return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -13,12 +13,13 @@ from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image
 from arctic_runtime.ivm.rewrite.bounds import condition
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, plain_columns, same_name
 from arctic_runtime.model.names import image_view
+from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import is_appended, tells_old_rows
 from arctic_runtime.spark.engine.statement import Sql, expression, listed, name, number, statement, text, type_name
+from arctic_runtime.spark.refresh.diff import differ, struct
 from arctic_runtime.spark.tables.bounds import bounds
-from arctic_runtime.spark.tables.diff import DELETE, differ, struct
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
     FEW_KEYS,

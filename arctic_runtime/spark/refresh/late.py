@@ -14,6 +14,7 @@ from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import History, changes_read, history_query, history_view
 from arctic_runtime.model.properties import RESTORED
+from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -21,7 +22,6 @@ from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.diff import Shape
 from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until, with_source_position
 
 _NEWEST = "__arctic_seen"

@@ -1,11 +1,9 @@
-"""What a run sees before it does anything; most runs find nothing new, and those need no Spark."""
+"""What a run is about to do, before it does anything: most runs find nothing new, and those need no Spark."""
 
 from __future__ import annotations
 
 import datetime
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +15,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import Reads, reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.layout import laid_out_anew
-from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.names import changes_read
 from arctic_runtime.model.placement import Placement
 from arctic_runtime.model.run_summary import consumed, last_run
 from arctic_runtime.model.state import SourceState, TableState
@@ -28,6 +26,7 @@ from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import settings_with_effect
 from arctic_runtime.plan.increment import Upstreams, analysis
 from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.spark.tables.timings import Timings
 
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
 
@@ -54,21 +53,24 @@ class Plan:
     """
 
     decision: Decision
-    steps: tuple[Step, ...]
+    steps: tuple[Step | AppendChanges, ...]
     joins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A model's own relations and its upstreams as they were observed, and what is to be done."""
+class PlannedRefresh:
+    """The state of a model's own relations and of its upstreams at one moment, and the decision that follows."""
 
     state: TableState
     upstreams: Upstreams
     decision: Decision
 
 
-class Look:
-    """One model as its next run finds it."""
+class RefreshPlanner:
+    """Observes a model and its upstreams, and decides what the next run of the model does. Needs no Spark.
+
+    `pins` are the versions of upstreams that all models of one invocation read.
+    """
 
     def __init__(
         self,
@@ -84,34 +86,36 @@ class Look:
         self.reader = reader
         self.settings = settings_with_effect(reader.profile.session_settings())
         self.now = now or datetime.datetime.now(datetime.timezone.utc)
-        self.timings: dict[str, float] = {}
+        self.timings = Timings()
 
-    def look(self) -> Seen:
-        """Observes the model and its upstreams, and decides what follows.
+    def plan(self, request: Request | None = None) -> PlannedRefresh:
+        """Observes the model and its upstreams, and decides what follows, for the planner's request or another one.
 
         Raises ConfigError, SourceError, and CatalogError where the catalog does not answer.
         """
-        with self.timed("observe"):
+        with self.timings.timed("observe"):
             state = self.observe()
-            decision, upstreams = self._decided(state)
-            return Seen(state, upstreams, decision)
+            decision, upstreams = self._decided(state, request or self.request)
+            return PlannedRefresh(state, upstreams, decision)
 
-    def _decided(self, state: TableState) -> tuple[Decision, Upstreams]:
-        """A query itself reads its upstreams as they are now, and nothing goes back behind what it has read before."""
-        upstreams = self.observe_upstreams(self.pins)
-        if not _is_behind(upstreams, consumed(last_run(state.changes))):
-            decision = decide(self.model, state, upstreams, self.request)
-            if decision.mode not in ("create", "full"):
-                return decision, upstreams
-        upstreams = self.observe_upstreams()
-        return decide(self.model, state, upstreams, self.request), upstreams
+    def _decided(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
+        """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
+        pinned = self.observe_upstreams(self.pins)
+        if _is_behind(pinned, consumed(last_run(state.changes))):
+            newest = self.observe_upstreams()
+            return decide(self.model, state, newest, request), newest
+        decision = decide(self.model, state, pinned, request)
+        if decision.mode not in ("create", "full"):
+            return decision, pinned
+        newest = self.observe_upstreams()
+        return (decision if newest == pinned else decide(self.model, state, newest, request)), newest
 
-    def unchanged(self, seen: Seen) -> Outcome | None:
-        """What a run comes to that finds nothing to do, not even what an earlier one has left; else None."""
-        if seen.decision.mode != "unchanged" or settle(self.model, seen.state):
+    def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
+        """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
+        if planned.decision.mode != "unchanged" or settle(self.model, planned.state):
             return None
         self.pins.forget(self.model.table)
-        return self.outcome(seen.decision, NO_ROWS, seen.state)
+        return self.outcome(planned.decision, NO_ROWS, planned.state)
 
     def explain(self) -> Plan:
         """The plan of the next run, without running it."""
@@ -119,7 +123,7 @@ class Look:
         upstreams = self.observe_upstreams()
         decision = decide(self.model, state, upstreams, self.request)
         head = state.changes.head if state.changes else None
-        steps = [*settle(self.model, state)]
+        steps: list[Step | AppendChanges] = [*settle(self.model, state)]
         if decision.mode != "unchanged":
             steps += stale_branches(self.model, state, self.now)
             steps.append(
@@ -144,45 +148,36 @@ class Look:
         return observe_model(self.reader, self.model)
 
     def observe_upstreams(self, pins: Pins | None = None) -> Upstreams:
-        """The version of every table that the query reads, views looked through: the pinned one, else the newest."""
+        """The version of every table that the query reads, also through views: the pinned version, else the newest."""
         known = pins or Pins()
         if self.model.config.input == "changes":
             names = changes_read(self.model.sql)
-            states = {str(of): known.first(of, partial(observe_source, self.reader, of)) for of in names}
+            states = {
+                str(source): known.first(source, partial(observe_source, self.reader, source)) for source in names
+            }
             return Upstreams(states, settings=self.settings)
         found: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
-        unstable: set[str] = set()
-        parsed = self._follow(self.model.sql, self.model.table, known, found, views, unstable)
+        queries: list[Reads] = []
+        waiting = [(self.model.sql, self.model.table)]
+        while waiting:
+            sql, home = waiting.pop()
+            read = reads(sql, home.catalog, home.schema)
+            queries.append(read)
+            for source in read.tables:
+                if str(source) in found or str(source) in views:
+                    continue
+                is_same_catalog = source.catalog == home.catalog
+                state = known.first(source, partial(observe_readable, self.reader, source)) if is_same_catalog else None
+                view = view_sql(self.reader, source) if state is None else None
+                if view is None:
+                    found[str(source)] = state
+                else:
+                    views[str(source)] = view
+                    waiting.append((view, source))
+        unstable = {function for read in queries for function in read.unstable}
+        parsed = all(read.parsed for read in queries)
         return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views, self.settings)
-
-    def _follow(
-        self,
-        sql: str,
-        at: TableName,
-        pins: Pins,
-        found: dict[str, SourceState | None],
-        views: dict[str, str],
-        unstable: set[str],
-    ) -> bool:
-        read = reads(sql, at.catalog, at.schema)
-        unstable.update(read.unstable)
-        parsed = read.parsed
-        for source in read.tables:
-            if str(source) in found or str(source) in views:
-                continue
-            is_near = source.catalog == at.catalog
-            found[str(source)] = pins.first(source, partial(observe_readable, self.reader, source)) if is_near else None
-            behind = view_sql(self.reader, source) if found[str(source)] is None else None
-            if behind is not None:
-                del found[str(source)]
-                views[str(source)] = behind
-                parsed = self._follow(behind, source, pins, found, views, unstable) and parsed
-        return parsed
-
-    def seconds(self) -> dict[str, float]:
-        """What each step has taken so far."""
-        return {step: round(seconds, 3) for step, seconds in self.timings.items()}
 
     def outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """What a run has done that decided so, changed so many rows, and left the table in this state."""
@@ -194,18 +189,9 @@ class Look:
             rows=rows,
             version=head.snapshot if head else None,
             consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
-            timings=self.seconds(),
+            timings=self.timings.seconds(),
             estimates={found.way: found.seconds for found in decision.ways},
         )
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Adds what is done meanwhile to the seconds of a step."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - start
 
 
 def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:

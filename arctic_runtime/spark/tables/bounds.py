@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.rewrite.bounds import Bound, condition, is_bounded
+from arctic_runtime.model.columns import BEFORE, same_name
+from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement
 
 MOST_VALUES = 200
@@ -81,6 +83,13 @@ def near(
         return NOWHERE
     told = [bound for bound in found if not bound.or_null]
     return expression(condition(told, alias)) if told else EVERYWHERE
+
+
+def located_by(model: Model) -> dict[str, Sql]:
+    """The columns by which a replaced row is located, its key and its partition, with their values in a change row."""
+    key = model.config.primary_key
+    rest = [of.column for of in model.config.partition_by if not any(same_name(of.column, part) for part in key)]
+    return {part: name(part) for part in key} | {part: name(BEFORE, part) for part in rest}
 
 
 def is_scanned(table_rows: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,11 +21,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import effect, wait_for_lock
-from arctic_runtime.effects import retried as retried  # noqa: PLC0414
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
 from arctic_runtime.model.branch import BranchCommit, BranchState, why_not_publish
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX
+from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
+from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import Sql, name, number, properties, statement, text
@@ -36,51 +37,51 @@ DROP_ATTEMPTS = 5
 _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
 
-def swap_in(
-    spark: SparkSession,
-    reader: CatalogReader | None,
-    table: TableName,
-    expected: int,
-    token: str,
-    write: Callable[[tuple[str, ...]], T],
-) -> T:
-    """Runs `write` on a branch of the snapshot `expected`, then makes the branch the table, if main is unmoved.
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to commit: its session, and the token in the names of its branches.
 
-    `write` gets the parts of the branch's name, and may raise to give the attempt up; its result is returned. All
-    that it writes has to be committed when it returns. Without a `reader` Spark is asked what the branch holds.
-    Raises CommitConflict where another writer was faster: the table is then as that writer left it.
+    Without a `reader`, for a table of another catalog, Spark is asked for the state of branches.
     """
-    branch, attempt = f"{BRANCH_PREFIX}{token}", f"{token}-{uuid.uuid4().hex[:8]}"
+
+    spark: SparkSession
+    reader: CatalogReader | None
+    token: str
+
+
+def swap_in(attempt: Attempt, table: TableName, expected: int, write: Callable[[tuple[str, ...]], T]) -> T:
+    """Runs `write` on a branch of the snapshot `expected`, then moves main to the branch, if main is unmoved.
+
+    `write` gets the parts of the branch's name, and may raise to end the attempt; its result is returned. All commits
+    of `write` have to be done when it returns. Raises CommitConflict where another writer was faster: the table is then
+    as that writer left it.
+    """
+    spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     parts = {"table": name(*table.parts), "branch": name(branch)}
     create = statement("ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=number(expected), **parts)
     perform_statement("commit.branch", spark, create)
     try:
-        with settings(spark, said_by_session({ATTEMPT: attempt})):
+        with settings(spark, said_by_session({ATTEMPT: writer})):
             result = write(table.branch(branch))
-        publish(spark, reader, table, branch, expected, attempt)
+        publish_branch(attempt, table, branch, expected, writer)
         return result
     finally:
         clear_away(spark, table, branch)
 
 
-def publish(
-    spark: SparkSession,
-    reader: CatalogReader | None,
-    table: TableName,
-    branch: str,
-    expected: int,
-    attempt: str,
-    is_shared: bool = False,
+def publish_branch(
+    attempt: Attempt, table: TableName, branch: str, expected: int, writer: str, is_shared: bool = False
 ) -> None:
-    """Makes a branch the table, also where the answer to that gets lost.
+    """Moves main to a branch, also where the answer to that gets lost.
 
-    Raises CommitConflict if main has moved, or if the branch is not what `attempt` wrote on top of `expected`. Where
-    the attempt `is_shared` by several processes, another one may have published it already.
+    Raises CommitConflict if main has moved, or if the branch does not consist of commits of `writer` on top of
+    `expected`. Where several processes share the branch (`is_shared`), another one may have published it already.
     """
+    spark, reader = attempt.spark, attempt.reader
     state = branch_state(spark, reader, table, branch)
     if state.is_published and (is_shared or state.tip == expected):
         return
-    reason = why_not_publish(state, expected, attempt, is_shared)
+    reason = why_not_publish(state, expected, writer, is_shared)
     if reason is not None:
         raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}\n  found: {reason}")
     try:
@@ -98,6 +99,11 @@ def overwrite(rows: DataFrame, table: TableName, expected: int, summary: Mapping
     options = {"distribution-mode": "none", "fanout-enabled": "true", **unmoved(expected), **said(summary)}
     writer = rows.writeTo(name(*table.parts)).options(**options)
     effect("base.overwrite", lambda: writer.overwrite(F.lit(True)), f"overwrite {table}", SPARK)
+
+
+def merged_to(version: Version) -> dict[str, str]:
+    """The summary of a base's commit that says up to which version of the change table the base is merged."""
+    return {MERGED: encode_versions({"changes": version})}
 
 
 def unmoved(expected: int) -> dict[str, str]:

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from arctic_runtime.model.columns import BEFORE, CHANGE_COLUMNS, Column, SchemaChange, same_name
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.step import EvolveSchema
 from arctic_runtime.spark.engine.statement import Sql, name, statement, type_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.diff import Shape
 from arctic_runtime.spark.tables.frames import type_of
 
 

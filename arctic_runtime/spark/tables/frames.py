@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_, or_
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -296,3 +296,8 @@ def with_source_position(rows: DataFrame) -> DataFrame:
 
 def _key_columns(key: Sequence[str]) -> list[Expression]:
     return [column(part) for part in key] or [F.lit(0)]
+
+
+def examples(rows: list[Row]) -> str:
+    """A few rows for a message, one a line."""
+    return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -31,11 +31,13 @@ from arctic_runtime.plan.compaction import describe_plan, plan_waste
 from arctic_runtime.plan.configure import read_size
 from arctic_runtime.plan.expiry import describe_expiry
 from arctic_runtime.plan.maintenance_settings import read_age
+from arctic_runtime.spark.refresh.planning import RefreshPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.refresh.run import Refresh
+    from arctic_runtime.spark.tables.table_session import TableSession
     from dbt.adapters.arctic.project import Project
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
@@ -50,10 +52,18 @@ class Desk:
     session: Callable[[], SparkSession]
     options: argparse.Namespace
 
-    def run(self, model: Model) -> Run:
-        from arctic_runtime.spark.refresh.run import Run
+    def planner(self, model: Model) -> RefreshPlanner:
+        return RefreshPlanner(model, self.reader)
 
-        return Run(model, self.reader, self.session)
+    def table(self, model: Model) -> TableSession:
+        from arctic_runtime.spark.tables.table_session import TableSession
+
+        return TableSession(model, self.reader, self.session)
+
+    def refresh(self, model: Model) -> Refresh:
+        from arctic_runtime.spark.refresh.run import Refresh
+
+        return Refresh.of(model, self.reader, self.session)
 
 
 @dataclass(frozen=True)
@@ -105,13 +115,13 @@ def _desk(options: argparse.Namespace) -> Desk:
 
 
 def _verify(desk: Desk) -> Answer:
-    from arctic_runtime.spark.maintenance.verify import verify
+    from arctic_runtime.spark.refresh.verify import verify
 
     found: dict[str, list[dict[str, Any]]] = {}
     lines: list[str] = []
     for model in desk.project.select(desk.options.models):
         start = time.monotonic()
-        findings = verify(desk.run(model))
+        findings = verify(desk.refresh(model))
         broken = [finding for finding in findings if finding.broken]
         left_out = [finding for finding in findings if finding.left_out]
         verdict = "differs" if broken else "ok"
@@ -142,7 +152,7 @@ def _say(desk: Desk, line: str) -> None:
 
 def _explain(desk: Desk) -> Answer:
     model = desk.project.one(desk.options.model)
-    plan = desk.run(model).explain()
+    plan = desk.planner(model).explain()
     lines = [
         f"{model.table}",
         f"  next run: {plan.decision.mode} ({plan.decision.reason}{_because(plan.decision.because)})",
@@ -198,7 +208,7 @@ def _changes(desk: Desk) -> Answer:
     from arctic_runtime.spark.maintenance.between import changes_between
 
     model = desk.project.one(desk.options.model)
-    rows = changes_between(desk.run(model), desk.options.start, desk.options.end, desk.options.limit)
+    rows = changes_between(desk.table(model), desk.options.start, desk.options.end, desk.options.limit)
     return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
 
 
@@ -232,15 +242,15 @@ def _compact_one(desk: Desk, model: Model, most_bytes: float) -> tuple[Answer, i
     """The answer, and how many bytes were written anew."""
     from arctic_runtime.spark.maintenance.compaction import compact, plan_compaction
 
-    run = desk.run(model)
+    table = desk.table(model)
     if desk.options.plan:
-        _, plan = plan_compaction(run, desk.options.mode)
+        _, plan = plan_compaction(table, desk.options.mode)
         return Answer(asdict(plan), tuple(describe_plan(plan))), 0
-    done = compact(run, desk.options.mode, functools.partial(_say, desk), most_bytes)
+    done = compact(table, desk.options.mode, functools.partial(_say, desk), most_bytes)
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
     if done.next is not None:
         lines.append(f"left for another time, over --most: {describe_compaction(done.next)}")
-    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to do"])), done.bytes
+    return Answer(asdict(done), tuple(lines or [f"{table.model.table}: nothing to do"])), done.bytes
 
 
 def _most_hurt_first(desk: Desk) -> list[Model]:
@@ -249,51 +259,51 @@ def _most_hurt_first(desk: Desk) -> list[Model]:
     found: list[tuple[int, Model]] = []
     for model in desk.project.select(desk.options.models):
         with suppress(ConfigError) if desk.options.all else nullcontext():
-            found.append((plan_waste(plan_compaction(desk.run(model), desk.options.mode)[1]), model))
+            found.append((plan_waste(plan_compaction(desk.table(model), desk.options.mode)[1]), model))
     return [model for _, model in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def _split(desk: Desk) -> Answer:
     from arctic_runtime.spark.maintenance.compaction import plan_split, split
 
-    run = desk.run(desk.project.one(desk.options.model))
+    table = desk.table(desk.project.one(desk.options.model))
     if desk.options.plan:
-        _, plan = plan_split(run)
+        _, plan = plan_split(table)
         return Answer(asdict(plan), tuple(describe_plan(plan)))
-    done = split(run)
+    done = split(table)
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
-    return Answer(asdict(done), tuple(lines or [f"{run.model.table}: nothing to split"]))
+    return Answer(asdict(done), tuple(lines or [f"{table.model.table}: nothing to split"]))
 
 
 def _expire(desk: Desk) -> Answer:
     from arctic_runtime.spark.maintenance.expiry import expire, orphan_files, plan_expiry
 
-    run = desk.run(desk.project.one(desk.options.model))
+    table = desk.table(desk.project.one(desk.options.model))
     if desk.options.orphans:
-        found = orphan_files(run, read_age("--older-than", desk.options.older_than), remove=not desk.options.plan)
+        found = orphan_files(table, read_age("--older-than", desk.options.older_than), remove=not desk.options.plan)
         verb = "to go" if desk.options.plan else "gone"
         lines = [f"{verb}: {file}" for files in found.values() for file in files]
         return Answer(found, tuple(lines or ["nothing to do"]))
     readers = [model.table for model in desk.project.models]
-    plan = plan_expiry(run, readers) if desk.options.plan else expire(run, readers)
+    plan = plan_expiry(table, readers) if desk.options.plan else expire(table, readers)
     return Answer(asdict(plan), tuple(describe_expiry(plan, "to go" if desk.options.plan else "gone")))
 
 
 def _restore(desk: Desk) -> Answer:
-    from arctic_runtime.spark.maintenance.restore import restore
+    from arctic_runtime.spark.refresh.restore import restore
 
-    run = desk.run(desk.project.one(desk.options.model))
-    counts = restore(run, desk.options.version)
-    return Answer(counts, (inspect.describe_restored(run.model, counts),))
+    table = desk.table(desk.project.one(desk.options.model))
+    counts = restore(table, desk.options.version)
+    return Answer(counts, (inspect.describe_restored(table.model, counts),))
 
 
 def _overwrite(desk: Desk) -> Answer:
-    from arctic_runtime.spark.maintenance.overwrite import overwrite
+    from arctic_runtime.spark.refresh.overwrite import overwrite
 
-    run = desk.run(desk.project.one(desk.options.model))
+    refresh = desk.refresh(desk.project.one(desk.options.model))
     values = dict(_column_value(of) for of in desk.options.partition)
-    counts = overwrite(run, named_table(desk.options.source, run.model.table), desk.options.as_of, values)
-    return Answer(counts, (inspect.describe_overwritten(run.model, counts, desk.options.as_of),))
+    counts = overwrite(refresh, named_table(desk.options.source, refresh.model.table), desk.options.as_of, values)
+    return Answer(counts, (inspect.describe_overwritten(refresh.model, counts, desk.options.as_of),))
 
 
 def _column_value(text: str) -> tuple[str, str]:
@@ -307,10 +317,10 @@ def _reset(desk: Desk) -> Answer:
     """Says what goes and whom that concerns; it goes only where that is confirmed."""
     from arctic_runtime.spark.maintenance.reset import reset
 
-    run = desk.run(desk.project.one(desk.options.model))
-    table = run.model.table
+    session = desk.table(desk.project.one(desk.options.model))
+    table = session.model.table
     readers = [of.table for of in desk.project.models if str(table) in last_consumed(desk.reader, of.table)]
-    own = reset(run) if desk.options.yes else observe_own(desk.reader, run.model)
+    own = reset(session) if desk.options.yes else observe_own(desk.reader, session.model)
     verb = "dropped" if desk.options.yes else "to drop"
     lines = [f"{verb}: {of.kind} {of.name}" for of in own] or [f"{table}: nothing was built"]
     lines += [
@@ -325,12 +335,12 @@ def _reset(desk: Desk) -> Answer:
 def _savepoint(desk: Desk) -> Answer:
     from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 
-    run, name = desk.run(desk.project.one(desk.options.model)), desk.options.name
+    table, name = desk.table(desk.project.one(desk.options.model)), desk.options.name
     if desk.options.drop:
-        drop_savepoint(run, name)
-        return Answer({"dropped": name}, (f"{run.model.table}: dropped savepoint {name}",))
-    made = make_savepoint(run, name, desk.options.version)
-    return Answer(asdict(made), (inspect.describe_savepoint(run.model, made),))
+        drop_savepoint(table, name)
+        return Answer({"dropped": name}, (f"{table.model.table}: dropped savepoint {name}",))
+    made = make_savepoint(table, name, desk.options.version)
+    return Answer(asdict(made), (inspect.describe_savepoint(table.model, made),))
 
 
 def _spark(options: argparse.Namespace) -> Answer:

@@ -50,21 +50,21 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
 def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Compacts a table; returns lines for people."""
     from arctic_runtime.spark.maintenance.compaction import compact as perform
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.tables.table_session import TableSession
 
     modes = {str(known): known for known in get_args(CompactionMode)}
     if mode not in modes:
         raise ConfigError(f"compaction has no mode {mode!r}; it has {', '.join(modes)}")
-    done = perform(Run(model, reader, session), modes[mode])
+    done = perform(TableSession(model, reader, session), modes[mode])
     return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to compact"]
 
 
 def split(model: Model, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Splits nodes that outgrew their limit; returns lines for people."""
     from arctic_runtime.spark.maintenance.compaction import split as perform
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.tables.table_session import TableSession
 
-    done = perform(Run(model, reader, session))
+    done = perform(TableSession(model, reader, session))
     return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to split"]
 
 
@@ -73,17 +73,17 @@ def expire(
 ) -> list[str]:
     """Lets old versions of a table go; `models` are those of the project, any of which may read it."""
     from arctic_runtime.spark.maintenance.expiry import expire as perform
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.tables.table_session import TableSession
 
-    return describe_expiry(perform(Run(model, reader, session), [other.table for other in models]), "gone")
+    return describe_expiry(perform(TableSession(model, reader, session), [other.table for other in models]), "gone")
 
 
 def restore(model: Model, version: int | str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
     """Takes a table back to an earlier version; returns lines for people."""
-    from arctic_runtime.spark.maintenance.restore import restore as perform
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.refresh.restore import restore as perform
+    from arctic_runtime.spark.tables.table_session import TableSession
 
-    return [inspect.describe_restored(model, perform(Run(model, reader, session), version))]
+    return [inspect.describe_restored(model, perform(TableSession(model, reader, session), version))]
 
 
 def overwrite(
@@ -95,13 +95,15 @@ def overwrite(
     session: Callable[[], SparkSession],
 ) -> list[str]:
     """Says what all rows of a table are, or those of a partition; values come as YAML or Jinja has them."""
-    from arctic_runtime.spark.maintenance.overwrite import overwrite as perform
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.refresh.overwrite import overwrite as perform
+    from arctic_runtime.spark.refresh.run import Refresh
 
     rows = named_table(source, model.table) if isinstance(source, str) else maintain.table_name(source)
     place = _given("as_of", as_of)
     values = {name: _given(f"partition.{name}", value) for name, value in (partition or {}).items()}
-    return [inspect.describe_overwritten(model, perform(Run(model, reader, session), rows, place, values), place)]
+    return [
+        inspect.describe_overwritten(model, perform(Refresh.of(model, reader, session), rows, place, values), place)
+    ]
 
 
 def savepoint(
@@ -114,13 +116,13 @@ def savepoint(
 ) -> list[str]:
     """Gives a version of a table a name, or takes the name away; returns lines for people."""
     from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.tables.table_session import TableSession
 
-    run = Run(model, reader, session)
+    table = TableSession(model, reader, session)
     if drop:
-        drop_savepoint(run, name)
+        drop_savepoint(table, name)
         return [f"{model.table}: dropped savepoint {name}"]
-    made = make_savepoint(run, name, None if version is None else str(version))
+    made = make_savepoint(table, name, None if version is None else str(version))
     return [inspect.describe_savepoint(model, made)]
 
 

@@ -526,7 +526,7 @@ def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatc
     desk = SimpleNamespace(
         project=SimpleNamespace(one=lambda _: model),
         options=SimpleNamespace(model="dwd_flights"),
-        run=lambda _: SimpleNamespace(explain=lambda: plan),
+        planner=lambda _: SimpleNamespace(explain=lambda: plan),
     )
     monkeypatch.setattr(cli, "asdict", lambda _: {})
     printed = cli._explain(desk)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.commit import drop_branches, swap_in, tips
+from arctic_runtime.spark.tables.commit import Attempt, drop_branches, swap_in, tips
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def in_one_step(
             drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000)))
         head = found.metadata.current_snapshot_id if found else None
         expected = _head(spark, table) if head is None else head
-        return swap_in(spark, reader, table, expected, token, lambda _: write())
+        return swap_in(Attempt(spark, reader, token), table, expected, lambda _: write())
 
     return retried(once)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.refresh.planning import Look, Outcome
+from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
 from dbt.adapters.arctic.messages import message_of
 from dbt.adapters.arctic.relations.constraints import warn_of_others
@@ -112,24 +112,25 @@ def run(
     `readers` tells which models may read a table; what they have yet to read does not expire after the run.
     """
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    look = Look(model, reader, request, pins=_pins(get_invocation_id()))
-    seen = look.look()
-    unchanged = look.unchanged(seen)
+    planner = RefreshPlanner(model, reader, request, pins=_pins(get_invocation_id()))
+    planned = planner.plan()
+    unchanged = planner.unchanged(planned)
     if unchanged is not None:
         return response(unchanged)
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
-    from arctic_runtime.spark.refresh.run import Run
+    from arctic_runtime.spark.refresh.run import Refresh
 
-    one = Run(model, reader, session, request, pins=look.pins)
-    one.timings |= look.timings
-    outcome = one.run(seen)
+    refresh = Refresh(planner, session)
+    outcome = refresh.run(planned)
     if outcome.mode == "unchanged":
         return response(outcome)
+    table = refresh.table
     failures = _upkeep(
-        model, {"compaction": lambda: compact_if_due(one), "expiry": lambda: expire_if_due(one, readers(model.table))}
+        model,
+        {"compaction": lambda: compact_if_due(table), "expiry": lambda: expire_if_due(table, readers(model.table))},
     )
-    return response(replace(outcome, timings=one.seconds()), failures)
+    return response(replace(outcome, timings=table.timings.seconds()), failures)
 
 
 def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
@@ -158,11 +159,12 @@ def _pins(_invocation: str) -> Pins:
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
     """The runtime's view of a dbt model; raises ConfigError where its configuration can't be used."""
+    config = configure(written_keys(node), str(node["unique_id"]), dbt_keys())
     return Model(
         table=table_name(relation),
         sql=sql.strip().rstrip(";"),
-        config=configure(written_keys(node), str(node["unique_id"]), dbt_keys()),
-        not_null=_not_null(node),
+        config=config,
+        not_null=_not_null(node, config.primary_key),
         checks=_checks(node),
         contract=_contract(node),
         comment=_comment(node),
@@ -220,8 +222,8 @@ def check_manifest(nodes: Iterable[Any]) -> None:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                configure(written_keys(checked), node.unique_id, dbt_keys())
-                _not_null(checked)
+                config = configure(written_keys(checked), node.unique_id, dbt_keys())
+                _not_null(checked, config.primary_key)
                 warn_of_others([constraint for constraint, _ in _declared(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
@@ -253,9 +255,8 @@ def _declared(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str
     return found
 
 
-def _not_null(node: Mapping[str, Any]) -> tuple[str, ...]:
+def _not_null(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
-    key = configure(written_keys(node), str(node["unique_id"]), dbt_keys()).primary_key
     for kind, columns, _ in _constraints(node):
         if kind == "primary_key" and set(columns) - set(key):
             raise ConfigError(

@@ -15,10 +15,11 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
 from arctic_runtime.model.expiry import trimmed_until
 from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.diff import DELETE, INSERT, UPDATE, UPSERT, Shape, differ, state_changes
+from arctic_runtime.spark.refresh.diff import differ, state_changes
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, column, current_rows, folded_rows, read_table
 
 EXAMPLES = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -11,53 +10,25 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, before
 from arctic_runtime.ivm.frontend.checks import over
-from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column, same_name
-from arctic_runtime.model.types import struct_text
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column
+from arctic_runtime.model.shape import (
+    BROKEN_CHECK,
+    DELETE,
+    DUPLICATE_KEY,
+    INSERT,
+    NULL_COLUMN,
+    NULL_KEY,
+    UPDATE,
+    UPSERT,
+    Shape,
+    is_named,
+)
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, listed, name, statement, text
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import NULL, all_of, typed
 
-INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
-NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
-FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
-
 _NO, _ONE = Sql("false"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What change rows look like: the table's columns, its key, and what a contract says of them.
-
-    `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
-    a sequence (`is_ordered`), rows that no event brought have no place in it.
-    """
-
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    given: tuple[str, ...]
-    sequence_type: str = "bigint"
-    is_ordered: bool = False
-    not_null: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
-
-    def is_key(self, name: str) -> bool:
-        return _is_named(name, self.key)
-
-    @property
-    def rest(self) -> tuple[Column, ...]:
-        """The columns outside the key."""
-        return tuple(kept for kept in self.columns if not self.is_key(kept.name))
-
-    @property
-    def keeps_more(self) -> bool:
-        """Whether the table has columns that the query does not give."""
-        return any(not _is_named(kept.name, self.given) for kept in self.columns)
-
-    @property
-    def before_type(self) -> str | None:
-        """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
-        return struct_text((kept.name, kept.type) for kept in self.rest) if self.rest else None
 
 
 def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
@@ -334,7 +305,7 @@ def against_contract(shape: Shape) -> Sql:
 
     As in SQL, a check whose answer is null is not broken.
     """
-    guarded = [i for i, kept in enumerate(shape.columns) if _is_named(kept.name, shape.not_null)]
+    guarded = [i for i, kept in enumerate(shape.columns) if is_named(kept.name, shape.not_null)]
     places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
     flaws = [(_any_null(guarded), NULL_COLUMN)] if guarded else []
     flaws += [(statement("NOT ({check})", check=expression(over(of, places))), BROKEN_CHECK) for of in shape.checks]
@@ -349,10 +320,6 @@ def _any_null(places: Sequence[int]) -> Sql:
 def key_images(shape: Shape) -> list[Expression]:
     """The key among the after images; one constant for a key without columns."""
     return [F.col(f"a{i}") for i in _key_positions(shape)] or [F.lit(0)]
-
-
-def _is_named(name: str, names: Sequence[str]) -> bool:
-    return any(same_name(name, other) for other in names)
 
 
 def _on_key(shape: Shape) -> Expression:

@@ -12,15 +12,14 @@ from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.properties import AGGREGATE_STATE, RESTORED
 from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.shape import shape_of
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import events, increments
-from arctic_runtime.spark.refresh.run import Run
-from arctic_runtime.spark.tables.frames import columns_of
-from arctic_runtime.spark.tables.integrity import (
+from arctic_runtime.spark.refresh.integrity import (
     Finding,
     changes_fold_to_the_table,
     compared,
@@ -28,37 +27,42 @@ from arctic_runtime.spark.tables.integrity import (
     history,
     keys_are_unique,
 )
+from arctic_runtime.spark.refresh.run import QueryInputs, Refresh
+from arctic_runtime.spark.tables.frames import columns_of
+from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def verify(run: Run) -> tuple[Finding, ...]:
+def verify(refresh: Refresh) -> tuple[Finding, ...]:
     """Checks one model's table against its query, its change table, and the change table against itself."""
-    state = run.observe()
-    upstreams = run.observe_upstreams()
+    table = refresh.table
+    state, upstreams = table.observe(), refresh.planner.observe_upstreams()
     if state.changes is None or state.base is None:
         return (Finding("table", left_out="it was not built yet"),)
-    spark, model, shape = run.session(), run.model, run.shape_of(state, plain_columns(state.changes.columns))
+    spark, model = table.spark(), table.model
+    shape = shape_of(model, state, plain_columns(state.changes.columns))
     return (
-        _query_gives_the_table(run, state, upstreams),
+        _query_gives_the_table(table, state, upstreams),
         changes_fold_to_the_table(spark, model, state, shape),
         keys_are_unique(spark, model, state),
-        *_totals_are_right(run, state, upstreams),
-        *history(spark, run.reader, model, state, shape),
+        *_totals_are_right(table, state, upstreams),
+        *history(spark, table.reader, model, state, shape),
     )
 
 
-def _query_gives_the_table(run: Run, state: TableState, upstreams: Upstreams) -> Finding:
+def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Upstreams) -> Finding:
     check = "the query gives the table"
-    reason = _why_not_recomputed(run, state, upstreams)
+    reason = _why_not_recomputed(table, state, upstreams)
     if reason:
         return Finding(check, left_out=reason)
-    rows = _recomputed(run, state, upstreams)
-    return compared(run.session(), run.model, state, rows, run.shape_of(state, columns_of(rows)), check)
+    rows = _recomputed(table, state, upstreams)
+    shape = shape_of(table.model, state, columns_of(rows))
+    return compared(table.spark(), table.model, state, rows, shape, check)
 
 
-def _why_not_recomputed(run: Run, state: TableState, upstreams: Upstreams) -> str:
-    if run.model.config.input == "changes":
+def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
+    if table.model.config.input == "changes":
         return _why_not_its_events(state)
-    decision = decide(run.model, state, upstreams, Request())
+    decision = decide(table.model, state, upstreams, Request())
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
     if decision.reason == "SOURCE_UNKNOWN":
@@ -75,24 +79,24 @@ def _why_not_its_events(state: TableState) -> str:
     return f"it was restored to version {last[RESTORED]}" if RESTORED in last else ""
 
 
-def _recomputed(run: Run, state: TableState, upstreams: Upstreams) -> DataFrame:
-    spark = run.session()
-    if run.model.config.input == "state":
-        return spark.sql(run.model.sql)
-    run.register_consumed(consumed(last_run(state.changes)), upstreams)
-    query = run.query(spark)
-    shape = run.shape_of(state, columns_of(query))
-    net = events.net_events(run.model, query, shape)
+def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> DataFrame:
+    spark = table.spark()
+    if table.model.config.input == "state":
+        return spark.sql(table.model.sql)
+    read = {name: Window(name, None, end) for name, end in consumed(last_run(state.changes)).items()}
+    query = QueryInputs(table.model, upstreams).query(spark, read)
+    shape = shape_of(table.model, state, columns_of(query))
+    net = events.net_events(table.model, query, shape)
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
 
 
-def _totals_are_right(run: Run, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
+def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
     """Of the versions that the newest run read, to which they belong, whatever has come since."""
     check = "the totals are those of the rows that were read"
     last = last_run(state.changes)
     if state.totals is None or last is None:
         return
-    plan = totals.plan_of(run.model, upstreams, last[AGGREGATE_STATE])
+    plan = totals.plan_of(table.model, upstreams, last[AGGREGATE_STATE])
     if plan is None:
         yield Finding(check, left_out="they are of another query; run it first")
         return
@@ -102,8 +106,8 @@ def _totals_are_right(run: Run, state: TableState, upstreams: Upstreams) -> Iter
         yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
         return
     windows = {of: Window(of, None, version) for of, version in read.items()}
-    increments.register_images(run.session(), (plan.state,), upstreams, windows)
-    yield finding(check, totals.differing(run.session(), run.model, state.totals, plan))
+    increments.register_images(table.spark(), (plan.state,), upstreams, windows)
+    yield finding(check, totals.differing(table.spark(), table.model, state.totals, plan))
 
 
 def _not_kept(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:

@@ -10,29 +10,34 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
 from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import HIGH_WATERMARK, MODE, OFFSETS, QUERY, REASON, RESTORED, RUN
 from arctic_runtime.model.run_summary import consumed, last_run, said_again
+from arctic_runtime.model.shape import DELETE, Shape, shape_of
 from arctic_runtime.model.state import not_built
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh.events import examples, is_in
+from arctic_runtime.spark.refresh.diff import state_changes
+from arctic_runtime.spark.refresh.events import is_in
 from arctic_runtime.spark.refresh.late import seen
-from arctic_runtime.spark.refresh.run import Run
+from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.diff import DELETE, Shape, state_changes
-from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, match
-from arctic_runtime.spark.tables.steps import append_changes
+from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, examples, match
+from arctic_runtime.spark.tables.table_session import TableSession
 
 _KEPT = (OFFSETS, QUERY, HIGH_WATERMARK, RESTORED)
 """What the last run said, and what still holds."""
 
 
-def overwrite(run: Run, source: TableName, as_of: str, partition: Mapping[str, str] | None = None) -> dict[str, int]:
+def overwrite(
+    refresh: Refresh, source: TableName, as_of: str, partition: Mapping[str, str] | None = None
+) -> dict[str, int]:
     """Makes a table of change events hold what `source` has, as of a place in their order; returns rows by action.
 
     A key of which an event after `as_of` was read keeps what that made of it. Events up to `as_of` that are read later
@@ -44,41 +49,42 @@ def overwrite(run: Run, source: TableName, as_of: str, partition: Mapping[str, s
     and where something later was declared before; DataError where a key is null or stands twice, or a row belongs to
     another partition; CommitConflict where others were always faster.
     """
-    _check_model(run.model)
-    part = read_part(run.model, partition or {})
-    return retried(partial(_overwritten, run, source, as_of, part))
+    _check_model(refresh.model)
+    part = read_part(refresh.model, partition or {})
+    return retried(partial(_overwritten, refresh, source, as_of, part))
 
 
-def _overwritten(run: Run, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
-    state, upstreams = run.settled(run.observe()), run.observe_upstreams()
+def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
+    session, upstreams = refresh.table, refresh.planner.observe_upstreams()
+    state = session.settled(session.observe())
     last = last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
-        raise not_built(run.model.table)
-    decide(run.model, state, upstreams, Request())
-    context = run.context(state)
-    shape = run.shape_of(state, plain_columns(state.changes.columns))
-    part, known = _part(run, shape, asked), Declared.read(last)
-    written = _place(run, shape, as_of, known.before(part))
+        raise not_built(session.model.table)
+    decide(session.model, state, upstreams, Request())
+    context = session.context(state)
+    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
+    part, known = _part(session, shape, asked), Declared.read(last)
+    written = _place(session, shape, as_of, known.before(part))
     rows = context.spark.table(name(*source.parts))
-    _check_columns(run.model, rows, shape)
-    _check_rows(run.model, rows, part, shape)
+    _check_columns(session.model, rows, shape)
+    _check_rows(session.model, rows, part, shape)
     place = marks.latest(written, shape.sequence_type)
-    log = seen(context.spark, run.model, state.changes, upstreams, consumed(last))
-    later = log.where(F.col(SEQUENCE) > place).select(*as_key(run.model.config.primary_key)).distinct()
-    old = current_rows(context.spark, run.model, state)
+    log = seen(context.spark, session.model, state.changes, upstreams, consumed(last))
+    later = log.where(F.col(SEQUENCE) > place).select(*as_key(session.model.config.primary_key)).distinct()
+    old = current_rows(context.spark, session.model, state)
     assert old is not None
-    declared = _without(rows, later, run.model)
-    replaced = _without(_replaced(old, rows, part, shape), later, run.model)
+    declared = _without(rows, later, session.model)
+    replaced = _without(_replaced(old, rows, part, shape), later, session.model)
     found = state_changes(declared, replaced, shape)
     # What left a partition may be in another one as of then: an event that says so may still come.
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
     found = found.withColumn(SEQUENCE, F.when(is_known, place))
-    step = AppendChanges(run.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
-    said = {RUN: context.token, MODE: step.mode, REASON: step.reason}
-    said |= said_again(last, *_KEPT) | known.and_also(part, written).summary
-    counts = append_changes(step, context, found, shape, said, False, None).rows
-    run.settled(run.observe())
-    return counts
+    commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
+    summary = {RUN: context.token, MODE: commit.mode, REASON: commit.reason}
+    summary |= said_again(last, *_KEPT) | known.and_also(part, written).summary
+    appended = publish(ChangeSet(commit, found, shape, summary), context)
+    session.settled(session.observe())
+    return appended.rows
 
 
 def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
@@ -90,17 +96,17 @@ def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> Data
     return old.where(is_in(part, shape)).unionByName(moved)
 
 
-def _part(run: Run, shape: Shape, asked: Part) -> Part:
+def _part(session: TableSession, shape: Shape, asked: Part) -> Part:
     """The partition with its values as the table has them; raises ConfigError where one can't be a value."""
     if asked == WHOLE:
         return WHOLE
     kept = [find_column(shape.columns, of) for of, _ in asked]
     values = ((F.lit(value), of.type) for of, (_, value) in zip(kept, asked, strict=True) if of)
     typed = [marks.written(value.try_cast(kind), kind) for value, kind in values]
-    (row,) = run.session().range(1).select(*typed).collect()
+    (row,) = session.spark().range(1).select(*typed).collect()
     for of, (given, value), found in zip(kept, asked, row, strict=True):
         if of is not None and found is None:
-            raise ConfigError(f"{run.model.table}: {value!r} is no value of `{given}`, which is {of.type}")
+            raise ConfigError(f"{session.model.table}: {value!r} is no value of `{given}`, which is {of.type}")
     return tuple((given, str(found)) for (given, _), found in zip(asked, row, strict=True))
 
 
@@ -128,22 +134,22 @@ def _check_model(model: Model) -> None:
         )
 
 
-def _place(run: Run, shape: Shape, as_of: str, before: Sequence[str]) -> str:
+def _place(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
     """A place as `marks` writes it; raises ConfigError where it is none, or older than one of those `before`."""
     kind = shape.sequence_type
     given, places = F.lit(as_of).try_cast(kind), [marks.latest(of, kind) for of in before]
     newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)
     written = marks.written(given, kind), marks.written(newest, kind)
     asked = [(given < newest).alias("older"), written[0].alias("place"), written[1].alias("newest")]
-    row = run.session().range(1).select(*asked).collect()[0]
+    row = session.spark().range(1).select(*asked).collect()[0]
     if row["place"] is None:
         raise ConfigError(
-            f"{run.model.table}: {as_of!r} is no place in the order of its events.\n"
-            f"  expected: a value of `{run.model.config.sequence_by}`, which is {kind}"
+            f"{session.model.table}: {as_of!r} is no place in the order of its events.\n"
+            f"  expected: a value of `{session.model.config.sequence_by}`, which is {kind}"
         )
     if row["older"]:
         raise ConfigError(
-            f"{run.model.table}: its rows were declared as of something later before; nothing was written.\n"
+            f"{session.model.table}: its rows were declared as of something later before; nothing was written.\n"
             f"  expected: {row['newest']} or later\n  found: {row['place']}\n"
             "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
         )

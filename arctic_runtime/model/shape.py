@@ -1,0 +1,74 @@
+"""The shape of a table's change rows: their actions and columns, and what the table's contract forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns, same_name
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import struct_text
+
+INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
+"""The actions of change rows."""
+
+NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
+FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
+"""Actions of rows that break the key or the contract: such rows are counted on a branch, and never published."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What change rows look like: the table's columns, its key, and what a contract says of them.
+
+    `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
+    a sequence (`is_ordered`), rows that no event brought have no place in it.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    given: tuple[str, ...]
+    sequence_type: str = "bigint"
+    is_ordered: bool = False
+    not_null: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+
+    def is_key(self, name: str) -> bool:
+        return is_named(name, self.key)
+
+    @property
+    def rest(self) -> tuple[Column, ...]:
+        """The columns outside the key."""
+        return tuple(kept for kept in self.columns if not self.is_key(kept.name))
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether the table has columns that the query does not give."""
+        return any(not is_named(kept.name, self.given) for kept in self.columns)
+
+    @property
+    def before_type(self) -> str | None:
+        """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
+        return struct_text((kept.name, kept.type) for kept in self.rest) if self.rest else None
+
+
+def is_named(name: str, names: Sequence[str]) -> bool:
+    """Whether a name is among others, in whatever case."""
+    return any(same_name(name, other) for other in names)
+
+
+def shape_of(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
+    """The shape of change rows for a table as it was observed, and for rows that have the columns `given`."""
+    assert state.changes is not None
+    columns = plain_columns(state.changes.columns)
+    sequence = find_column(state.changes.columns, SEQUENCE)
+    return Shape(
+        columns=columns,
+        key=model.config.primary_key,
+        given=tuple(column.name for column in given),
+        sequence_type=sequence.type if sequence else "bigint",
+        is_ordered=model.config.sequence_by is not None,
+        not_null=model.not_null,
+        checks=model.checks,
+    )

@@ -1,0 +1,53 @@
+"""The context of steps: one table as it was observed, and the means of one attempt to change it."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ivm.rewrite.bounds import Bound
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.tables.commit import Attempt
+from arctic_runtime.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Appended:
+    """A commit of change rows on top of the snapshot `after` of a change table, with its number of rows by action.
+
+    `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None where no row
+    is replaced, or the bounds were not collected.
+    """
+
+    after: int
+    rows: dict[str, int]
+    replaced: tuple[Bound, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """The context of a step: session, catalog, model, observed state, and the token and time of the attempt.
+
+    `appended` is the newest commit of change rows of this run, if there is one.
+    """
+
+    spark: SparkSession
+    reader: CatalogReader
+    model: Model
+    state: TableState
+    token: str
+    now: datetime.datetime
+    appended: Appended | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt to commit that this context is for."""
+        return Attempt(self.spark, self.reader, self.token)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.reader.thresholds

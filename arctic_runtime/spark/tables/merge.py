@@ -1,0 +1,192 @@
+"""Changes are merged into the base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.effects import effect
+from arctic_runtime.ivm.rewrite.bounds import Bound
+from arctic_runtime.model.columns import ACTION
+from arctic_runtime.model.shape import DELETE, INSERT
+from arctic_runtime.model.state import BaseState, ChangeTableState
+from arctic_runtime.model.step import (
+    MergeBase,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement
+from arctic_runtime.spark.tables.bounds import NOWHERE, located_by, near
+from arctic_runtime.spark.tables.commit import (
+    merged_to,
+    overwrite,
+    perform_statement,
+    said,
+    said_by_session,
+    swap_in,
+)
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.create import DELETE_ISOLATION
+from arctic_runtime.spark.tables.frames import (
+    COMMIT_ORDER,
+    FEW_KEYS,
+    Unmerged,
+    as_key,
+    column,
+    conformed,
+    key_name,
+    newest_changes,
+    overlay,
+    own_changes,
+    read_table,
+)
+
+# What is joined to a base moves to its nodes. A base that is partitioned as well as bucketed is not shuffled either.
+_MOVED_TO_NODES = {"spark.sql.sources.v2.bucketing.shuffle.enabled": "true"}
+
+
+JOINED_AS_IT_LIES = {
+    **_MOVED_TO_NODES,
+    "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
+    "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
+}
+
+
+# Rows that are read in one part stay in it where they are left out by their keys: Spark would look at keys first.
+_LEFT_OUT_IN_ONE_PART = {
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
+}
+
+
+PRUNING_KEYS = 10_000
+"""Of more keys some are in every node, and Spark takes a second for a million of them to find that out."""
+
+
+REWRITTEN_ROWS = 100_000
+"""A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
+
+
+_TARGET = "__arctic_t"
+"""What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
+
+
+def looking_up(keys: int) -> dict[str, str]:
+    """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
+    is_pruned = {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+    return {**is_pruned, **(_MOVED_TO_NODES if keys > FEW_KEYS else {})}
+
+
+def merge_base(step: MergeBase, context: Context) -> None:
+    """Merges in what changed, in one commit or on a branch that becomes main; doing it again gives the same table."""
+    model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
+    assert base is not None
+    assert changes is not None
+    appended = own_changes(spark, model.table.changes, changes, step.start, step.end)
+    if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
+        # In one part, so that no row has to be moved to meet its change.
+        old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
+        came = appended.coalesce(1)
+        rows = overlay(old, Unmerged(came, step.commits, False), model.config.primary_key, base.columns).coalesce(1)
+        order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
+        ordered = rows.sortWithinPartitions(*order) if order else rows
+        with settings(spark, _LEFT_OUT_IN_ONE_PART):
+            overwrite(ordered, step.table, step.expected, merged_to(step.end))
+        return
+    # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
+    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
+    newest = newest_changes(appended, model.config.primary_key, step.commits)
+    alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
+    count, known = _replaced(step, context, changes)
+    where = partial(near, _places(appended, model), count, base.rows, _TARGET, known)
+    sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
+
+    def merge(branch: Sequence[str]) -> None:
+        _replace_rows(context, base, branch, sought, alive, merged_to(step.end))
+
+    swap_in(context.attempt, step.table, step.expected, merge)
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """Rows of a base: their keys, about how many there are, and what gives a condition that is true for all of them."""
+
+    keys: DataFrame
+    count: int
+    where: Callable[[], Sql]
+
+
+def _replaced(step: MergeBase, context: Context, changes: ChangeTableState) -> tuple[int, tuple[Bound, ...] | None]:
+    """About how many rows a merge replaces, and between what values they lie if this run has just found that out."""
+    told = context.appended
+    if told is None or step.commits != 1 or step.start is None or step.start.snapshot != told.after:
+        return changes.rows_after(step.start), None
+    return sum(told.rows.values()) - told.rows[INSERT], told.replaced
+
+
+def _places(changes: DataFrame, model: Model) -> DataFrame:
+    """Where the rows lie that changes replace."""
+    places = [aliased(value, part) for part, value in located_by(model).items()]
+    return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
+
+
+def _replace_rows(
+    context: Context,
+    base: BaseState,
+    branch: Sequence[str],
+    gone: _Sought,
+    alive: DataFrame,
+    summary: Mapping[str, str],
+) -> None:
+    """Deletion vectors for what changed, and what there is now, without a shuffle of the base.
+
+    That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
+    it. Both are done at once where rows tell by which commit they came, so that none is deleted that comes meanwhile;
+    either commit then says what the base is merged to, and it is once the later one is there.
+    """
+
+    def append() -> None:
+        writer = alive.writeTo(name(*branch)).options(**said(summary))
+        effect("base.merge.append", writer.append, f"write what changed to {'.'.join(branch)}", SPARK)
+
+    def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
+        near_by = gone.where()
+        if near_by != NOWHERE:
+            _delete_rows(context, branch, gone, listed([near_by, *conditions], " AND "), summary)
+
+    if base.sequence is None or not DELETE_ISOLATION.items() <= base.properties.items():
+        delete({})
+        append()
+        return
+    came, at = name(_TARGET, COMMIT_ORDER), number(base.sequence)
+    with Parallel(context.spark) as beside:
+        beside.begin(append)
+        delete(summary, statement("coalesce({came} <= {at}, true)", came=came, at=at))
+
+
+def _delete_rows(
+    context: Context, branch: Sequence[str], gone: _Sought, where: Sql, summary: Mapping[str, str]
+) -> None:
+    """Deletes the rows that are sought; all of them are `where` a condition is true."""
+    spark, view = context.spark, f"arctic_merge_{context.token}"
+    key = context.model.config.primary_key
+    on = [statement("{c} = {k}", c=name(_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    delete = statement(
+        "DELETE FROM {table} AS {target} WHERE {where} AND EXISTS (SELECT 1 FROM {view} WHERE {on})",
+        table=name(*branch),
+        target=name(_TARGET),
+        where=where,
+        view=name(view),
+        on=listed(on, " AND ") if on else Sql("true"),
+    )
+    gone.keys.createOrReplaceTempView(view)
+    try:
+        with settings(spark, {**JOINED_AS_IT_LIES, **looking_up(gone.count), **said_by_session(summary)}):
+            perform_statement("base.merge.delete", spark, delete)
+    finally:
+        spark.catalog.dropTempView(view)

@@ -1,0 +1,74 @@
+"""One table and the means to work on it, for a refresh of its rows and for maintenance of its files."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.step import describe
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.reconcile import settle
+from arctic_runtime.spark.tables.context import Appended, Context
+from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.timings import Timings
+
+MAX_SETTLING = 20
+
+
+class TableSession:
+    """A model's table, the catalog that holds it, and a Spark session that starts when it is first asked for.
+
+    `now` is the time of everything that is done here. Steps that are performed are added to `timings`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        reader: CatalogReader,
+        spark: Callable[[], SparkSession],
+        now: datetime.datetime | None = None,
+        timings: Timings | None = None,
+    ) -> None:
+        self.model = model
+        self.reader = reader
+        self.spark = spark
+        self.now = now or datetime.datetime.now(datetime.timezone.utc)
+        self.timings = timings or Timings()
+
+    def observe(self) -> TableState:
+        """The state of the model's relations, without Spark."""
+        return observe_model(self.reader, self.model)
+
+    def context(self, state: TableState, appended: Appended | None = None) -> Context:
+        """The context of steps that hold for a state, with a token of its own; starts Spark."""
+        return Context(self.spark(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, appended)
+
+    def settled(self, state: TableState, fold: bool = False, appended: Appended | None = None) -> TableState:
+        """Performs the steps that `settle` plans until none is left, and returns the state after them.
+
+        `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
+        does not converge, and CommitConflict where another writer is faster.
+        """
+        steps = settle(self.model, state, fold)
+        for _ in range(MAX_SETTLING):
+            if not steps:
+                return state
+            context = self.context(state, appended)
+            for step in steps:
+                with self.timings.timed(type(step).__name__):
+                    perform(step, context)
+            state = self.observe()
+            steps = settle(self.model, state, fold)
+        raise CorruptState(
+            f"{self.model.table}: its base and view did not converge with its change table.\n"
+            f"  expected: no step left after {MAX_SETTLING} rounds\n"
+            f"  found: {'; '.join(describe(step) for step in steps)}\n"
+            "  what to do: see who else writes to these relations, then run again"
+        )

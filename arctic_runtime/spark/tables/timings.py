@@ -1,0 +1,27 @@
+"""How long the steps of one piece of work take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Timings:
+    """Seconds by the name of a step, added up over all times that the step was done."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Adds the time that the block takes to the seconds of a step."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[step] = self._seconds.get(step, 0.0) + time.monotonic() - start
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by step, rounded to milliseconds."""
+        return {step: round(seconds, 3) for step, seconds in self._seconds.items()}
