@@ -16,7 +16,6 @@ from arctic_runtime.model.expiry import Snapshots, trimmed_until
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
-    AGGREGATE_STATE,
     ATTEMPT,
     BRANCH_PREFIX,
     CLONE_KIND,
@@ -31,7 +30,7 @@ from arctic_runtime.model.properties import (
     RUN,
     VIEW_TAG_PREFIX,
 )
-from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState, ViewState
 from arctic_runtime.model.table import Model
@@ -218,7 +217,7 @@ def last_consumed(reader: CatalogReader, model: TableName) -> dict[str, Version]
     changes = _load(reader, model.changes)
     if changes is None or not _is_kind(changes, "changes"):
         return {}
-    return consumed(last_run(_change_table(changes)))
+    return dict(offsets_of(last_run(_change_table(changes))))
 
 
 def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:
@@ -278,11 +277,11 @@ def _stranger(
     return None
 
 
-def _totals(table: Table | None, last: Mapping[str, str] | None) -> int | None:
+def _totals(table: Table | None, last: RunSummary | None) -> int | None:
     """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
-    if table is None or last is None or AGGREGATE_STATE not in last:
+    if table is None or last is None or last.aggregate_state is None:
         return None
-    written = (found for found in table.metadata.snapshots if _summary(found).get(RUN) == last[RUN])
+    written = (found for found in table.metadata.snapshots if _summary(found).get(RUN) == last.run)
     return next((snapshot.snapshot_id for snapshot in written), None)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.step import AppendChanges
 
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 class ChangeSet:
     """Change rows that one commit appends to a change table, if that table's head still is `commit.expected`.
 
-    `rows` have the columns of `shape`, with an action each. `summary` goes into the summary of the commit. Rows that
-    are `is_gathered` are in as many partitions as their size needs; others are rebalanced before they are written.
+    `rows` have the columns of `shape`, with an action each. The commit keeps `summary` as the record of the run. Rows
+    that are `is_gathered` are in as many partitions as their size needs; others are rebalanced before they are written.
     `confirm` is called when all rows are written and before any reader sees them; it raises to end the attempt.
     """
 
     commit: AppendChanges
     rows: DataFrame
     shape: Shape
-    summary: Mapping[str, str]
+    summary: RunSummary
     is_gathered: bool = False
     confirm: Callable[[], None] = lambda: None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import same_name
-from arctic_runtime.model.properties import DECLARED, DECLARED_PARTS
 from arctic_runtime.model.table import Model
 
 Part = tuple[tuple[str, str], ...]
@@ -22,21 +20,6 @@ class Declared:
     """Up to which place rows are declared, by partition; `WHOLE` stands for all."""
 
     places: Mapping[Part, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, summary: Mapping[str, str] | None) -> Declared:
-        """What a run's summary tells."""
-        told = summary or {}
-        parts = json.loads(told.get(DECLARED_PARTS, "[]"))
-        whole = {WHOLE: told[DECLARED]} if DECLARED in told else {}
-        return cls({**whole, **{tuple((name, value) for name, value in part): place for part, place in parts}})
-
-    @property
-    def summary(self) -> dict[str, str]:
-        """What a run's summary is to tell; nothing where nothing is declared."""
-        parts = [[list(part), place] for part, place in self.places.items() if part]
-        whole = {DECLARED: self.places[WHOLE]} if WHOLE in self.places else {}
-        return {**whole, **({DECLARED_PARTS: json.dumps(parts)} if parts else {})}
 
     def before(self, part: Part) -> tuple[str, ...]:
         """The places that rows of a partition were declared as of, here or with others; new ones may not be older."""

@@ -1,34 +1,130 @@
-"""What the newest run of a table recorded in the summary of its commit."""
+"""The record of a run, which the summary of its commit to the change table keeps."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
-from arctic_runtime.model.properties import MODE, OFFSETS, RUN
+from arctic_runtime.model import properties
+from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, Commit
-from arctic_runtime.model.version import Version, decode_versions
+from arctic_runtime.model.version import Version, decode_versions, encode_versions
 
 SCHEMA_ONLY = "schema-only"
 
 
+@dataclass(frozen=True)
+class RunSummary:
+    """A run, a restore or an overwrite as its commit records it; None, or nothing declared, where it records nothing.
+
+    `docs/architecture.md` describes each entry under its name in tables. `started_ms` are milliseconds since 1970 and
+    `estimated` seconds.
+    """
+
+    run: str | None = None
+    mode: str | None = None
+    reason: str | None = None
+    offsets: Mapping[str, Version] | None = None
+    query: str | None = None
+    session: str | None = None
+    high_watermark: str | None = None
+    restored: str | None = None
+    declared: Declared | None = None
+    aggregate_state: str | None = None
+    no_aggregate_state: str | None = None
+    given_up: str | None = None
+    judged: str | None = None
+    started_ms: int | None = None
+    estimated: float | None = None
+    changelog: str | None = None
+    repaired: str | None = None
+
+    @classmethod
+    def decode(cls, summary: Mapping[str, str]) -> RunSummary:
+        """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
+        texts = {field: summary.get(key) for field, key in _TEXTS.items()}
+        started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
+        return cls(
+            **texts,
+            offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
+            declared=_decode_declared(summary),
+            started_ms=None if started is None else int(started),
+            estimated=None if estimated is None else float(estimated),
+        )
+
+    def encode(self) -> dict[str, str]:
+        """The entries of a snapshot's summary, without those that are None."""
+        texts = {key: getattr(self, field) for field, key in _TEXTS.items()}
+        entries = {
+            **texts,
+            properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
+            properties.STARTED: None if self.started_ms is None else str(self.started_ms),
+            properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
+            **_encode_declared(self.declared or Declared()),
+        }
+        return {key: entry for key, entry in entries.items() if entry is not None}
+
+    def updated(self, other: RunSummary) -> RunSummary:
+        """This record with the entries that `other` has in the place of its own."""
+        entries = {field.name: getattr(other, field.name) for field in fields(other)}
+        return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
+
+
+_TEXTS: Mapping[str, str] = {
+    "run": properties.RUN,
+    "mode": properties.MODE,
+    "reason": properties.REASON,
+    "query": properties.QUERY,
+    "session": properties.SESSION,
+    "high_watermark": properties.HIGH_WATERMARK,
+    "restored": properties.RESTORED,
+    "aggregate_state": properties.AGGREGATE_STATE,
+    "no_aggregate_state": properties.NO_AGGREGATE_STATE,
+    "given_up": properties.GIVEN_UP,
+    "judged": properties.JUDGED,
+    "changelog": properties.CHANGELOG,
+    "repaired": properties.REPAIRED,
+}
+"""Entries that are texts in tables as well: field → key."""
+
+
+def _decode_declared(summary: Mapping[str, str]) -> Declared | None:
+    parts = json.loads(summary.get(properties.DECLARED_PARTS, "[]"))
+    places = {tuple((name, value) for name, value in part): place for part, place in parts}
+    if properties.DECLARED in summary:
+        places = {(): summary[properties.DECLARED], **places}
+    return Declared(places) if places else None
+
+
+def _encode_declared(declared: Declared) -> dict[str, str]:
+    parts = [[list(part), place] for part, place in declared.places.items() if part]
+    whole = {properties.DECLARED: declared.places[()]} if () in declared.places else {}
+    return {**whole, **({properties.DECLARED_PARTS: json.dumps(parts)} if parts else {})}
+
+
+def is_run(commit: Commit) -> bool:
+    """Whether a run, a restore or an overwrite made a commit."""
+    return properties.RUN in commit.summary
+
+
+def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
+    """The commits of runs that are kept, oldest first."""
+    return tuple(commit for commit in changes.commits if is_run(commit)) if changes else ()
+
+
 def last_load(changes: ChangeTableState | None) -> Commit | None:
     """The newest run's commit that loaded data; None before the first."""
-    commits = changes.commits if changes else ()
-    runs = (commit for commit in reversed(commits) if RUN in commit.summary)
-    return next((commit for commit in runs if commit.summary.get(MODE) != SCHEMA_ONLY), None)
+    runs = reversed(run_commits(changes))
+    return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
 
-def last_run(changes: ChangeTableState | None) -> Mapping[str, str] | None:
-    """The summary of the newest run that loaded data; None before the first."""
+def last_run(changes: ChangeTableState | None) -> RunSummary | None:
+    """The record of the newest run that loaded data; None before the first."""
     last = last_load(changes)
-    return last.summary if last else None
+    return RunSummary.decode(last.summary) if last else None
 
 
-def said_again(summary: Mapping[str, str] | None, *keys: str) -> dict[str, str]:
-    """What a run told under these keys, as far as it did, for a later one to say as well."""
-    return {key: summary[key] for key in keys if key in summary} if summary else {}
-
-
-def consumed(summary: Mapping[str, str] | None) -> dict[str, Version]:
-    """The offsets that a run recorded."""
-    return decode_versions(summary.get(OFFSETS)) if summary else {}
+def offsets_of(run: RunSummary | None) -> Mapping[str, Version]:
+    """The offsets that a run recorded; none before the first run."""
+    return (run.offsets if run else None) or {}

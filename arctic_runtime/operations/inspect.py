@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from arctic_runtime.catalog.observe import last_consumed, observe_model, observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.properties import MODE, REASON, RUN
-from arctic_runtime.model.run_summary import consumed
+from arctic_runtime.model.run_summary import RunSummary, is_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.table import Model
@@ -64,8 +63,7 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
     state = observe_model(reader, model)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
-    runs = (commit for commit in reversed(state.changes.commits) if RUN in commit.summary)
-    head = next(runs, state.changes.commits[-1])
+    head = (run_commits(state.changes) or state.changes.commits)[-1]
     pending = state.changes.after(state.base.merged)
     summary = _base_summary(reader, model)
     return Status(
@@ -120,7 +118,7 @@ def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
     """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
-    runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if _is_run(commit)}
+    runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if is_run(commit)}
     known = {**{of.commit.version: of.commit for of in named}, **runs}
     ordered = sorted(known.values(), key=lambda commit: commit.version.sequence, reverse=True)
     return tuple(_entry(commit, [of.name for of in named if of.commit.version == commit.version]) for commit in ordered)
@@ -130,10 +128,6 @@ def describe_history(entry: HistoryEntry) -> str:
     """A line for people."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     return f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
-
-
-def _is_run(commit: Commit) -> bool:
-    return RUN in commit.summary
 
 
 def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
@@ -148,15 +142,14 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
 
 
 def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
-    summary = commit.summary
-    read = consumed(summary)
+    run = RunSummary.decode(commit.summary)
     return HistoryEntry(
         version=str(commit.version.snapshot),
         at=_time(commit),
-        mode=summary.get(MODE, ""),
-        reason=summary.get(REASON, ""),
+        mode=run.mode or "",
+        reason=run.reason or "",
         rows=commit.rows,
-        consumed={name: str(version.snapshot) for name, version in read.items()},
+        consumed={name: str(version.snapshot) for name, version in offsets_of(run).items()},
         savepoints=tuple(names),
     )
 

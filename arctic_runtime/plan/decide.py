@@ -11,18 +11,10 @@ from arctic_runtime.model.key import key_text
 from arctic_runtime.model.layout import is_laid_out, layout_text
 from arctic_runtime.model.names import TableName, changes_read
 from arctic_runtime.model.properties import (
-    ESTIMATED,
-    GIVEN_UP,
-    JUDGED,
     LAYOUT,
-    MODE,
-    NO_AGGREGATE_STATE,
     PRIMARY_KEY,
-    QUERY,
-    SESSION,
-    STARTED,
 )
-from arctic_runtime.model.run_summary import consumed, last_load, last_run
+from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of, run_commits
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
@@ -148,7 +140,7 @@ def _check_layout(model: Model, state: TableState) -> None:
         )
 
 
-def _decide_changes(model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request) -> Decision:
+def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request) -> Decision:
     sources = changes_read(model.sql)
     if not sources:
         raise ConfigError(
@@ -156,7 +148,7 @@ def _decide_changes(model: Model, last: Mapping[str, str] | None, upstreams: Ups
             "  what to do: read the events through changes(ref(…)) or changes(source(…)), or set input: state"
         )
     afresh = request.full_refresh or last is None
-    offsets = {} if afresh else consumed(last)
+    offsets = {} if afresh else offsets_of(last)
     windows = {str(name): _window(model, name, upstreams, offsets.get(str(name))) for name in sources}
     if afresh:
         return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows)
@@ -224,14 +216,14 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _decide_state(
-    model: Model, last: Mapping[str, str] | None, upstreams: Upstreams, request: Request, state: TableState
+    model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request, state: TableState
 ) -> Decision:
     if changes_read(model.sql):
         raise ConfigError(
             f"{model.table}: `changes(…)` gives what happened, so the model needs `input: changes`.\n"
             "  what to do: set input: changes, or read the table itself through ref(…)"
         )
-    offsets = consumed(last)
+    offsets = offsets_of(last)
     windows = {
         name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
     }
@@ -241,7 +233,7 @@ def _decide_state(
         return Decision("create", "FIRST_RUN", windows)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    changed = what_changed(last.get(QUERY), fingerprint(model, upstreams)) or _session_changed(last, request)
+    changed = what_changed(last.query, fingerprint(model, upstreams)) or _session_changed(last, request)
     if changed:
         return Decision("full", "QUERY_CHANGED", windows, changed)
     for reason, because in _reasons_to_recompute(upstreams):
@@ -257,11 +249,11 @@ def _decide_state(
 
 
 def _follow(
-    model: Model, last: Mapping[str, str], upstreams: Upstreams, windows: Mapping[str, Window], state: TableState
+    model: Model, last: RunSummary, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState
 ) -> Decision:
     """How to follow what came, or why to compute in full."""
     try:
-        found = increment(model, upstreams, windows, _rows(state), last.get(NO_AGGREGATE_STATE, ""))
+        found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "")
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:
@@ -274,15 +266,15 @@ def _follow(
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
 
 
-def _session_changed(last: Mapping[str, str], request: Request) -> str:
-    is_other = request.session is not None and request.session != last.get(SESSION)
+def _session_changed(last: RunSummary, request: Request) -> str:
+    is_other = request.session is not None and request.session != last.session
     return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
 
 
-def _remembered(last: Mapping[str, str], query: str) -> Refusal | None:
+def _remembered(last: RunSummary, query: str) -> Refusal | None:
     """Why the run before could not follow changes, where this one could not either; `query` is what is `judged`."""
-    found = Refusal.read(last.get(GIVEN_UP))
-    if found is not None and found.reason == "NOT_SAME_TO_SPARK" and last.get(JUDGED) != query:
+    found = Refusal.read(last.given_up)
+    if found is not None and found.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
         return None
     return found if found is not None and found.lasts else None
 
@@ -308,22 +300,21 @@ def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[
 
 def _was_tried(state: TableState) -> bool:
     """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
-    told = [commit.summary for commit in state.changes.commits] if state.changes else []
-    return any(summary.get(MODE) == "incremental" or GIVEN_UP in summary for summary in told)
+    runs = (RunSummary.decode(commit.summary) for commit in run_commits(state.changes))
+    return any(run.mode == "incremental" or run.given_up is not None for run in runs)
 
 
 def _past(state: TableState) -> list[Past]:
     """The runs that are known of a table, the newest last."""
-    commits = state.changes.commits if state.changes else ()
-    return [run for run in map(_past_run, commits) if run]
+    return [run for run in map(_past_run, run_commits(state.changes)) if run]
 
 
 def _past_run(commit: Commit) -> Past | None:
     ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
-    summary = commit.summary
-    if STARTED not in summary or ESTIMATED not in summary or summary.get(MODE) not in ways:
+    run = RunSummary.decode(commit.summary)
+    if run.started_ms is None or run.estimated is None or run.mode is None or run.mode not in ways:
         return None
-    return Past(ways[summary[MODE]], (commit.at_ms - int(summary[STARTED])) / 1000, float(summary[ESTIMATED]))
+    return Past(ways[run.mode], (commit.at_ms - run.started_ms) / 1000, run.estimated)
 
 
 def _rows(state: TableState) -> int:

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan, Kept, Snapshot, Snapshots
-from arctic_runtime.model.properties import RUN
-from arctic_runtime.model.run_summary import last_load
+from arctic_runtime.model.run_summary import last_load, run_commits
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -178,7 +177,7 @@ def _wanted(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Ve
 
 def _last_versions(state: TableState, count: int | None) -> dict[str, Version]:
     """The oldest of so many newest versions."""
-    runs = [commit.version for commit in (state.changes.commits if state.changes else ()) if RUN in commit.summary]
+    runs = [commit.version for commit in run_commits(state.changes)]
     return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
-from arctic_runtime.model.properties import RUN
+from arctic_runtime.model.run_summary import is_run
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
 from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
@@ -102,7 +102,7 @@ def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
 
 
 def _is_loaded(changes: ChangeTableState) -> bool:
-    return any(RUN in commit.summary for commit in changes.commits)
+    return any(map(is_run, changes.commits))
 
 
 def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool) -> MergeBase | None:

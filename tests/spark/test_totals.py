@@ -12,7 +12,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.properties import ESTIMATED, KIND, NO_AGGREGATE_STATE, RUN
+from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import aggregate_state as totals
@@ -119,7 +119,8 @@ def test_totals_that_are_added_to_stay_those_of_the_query(
         state = lake.state(model)
         assert state.totals is not None
         # The run that makes totals computes everything, which tells nothing of what following changes takes.
-        assert (ESTIMATED in (last_run(state.changes) or {})) == (seed > 1)
+        last = last_run(state.changes)
+        assert (last is not None and last.estimated is not None) == (seed > 1)
         assert lake.broken(model) == []
 
 
@@ -151,11 +152,15 @@ def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
         assert lake.run(model).mode == "incremental"
         state = lake.state(model)
         assert state.totals is None
-        assert NO_AGGREGATE_STATE in (last_run(state.changes) or {})
+        last = last_run(state.changes)
+        assert last is not None
+        assert last.no_aggregate_state is not None
         assert len(computed) == times
         assert lake.broken(model) == []
     lake.run(model, full_refresh=True)
-    assert NO_AGGREGATE_STATE not in (last_run(lake.state(model).changes) or {})
+    last = last_run(lake.state(model).changes)
+    assert last is not None
+    assert last.no_aggregate_state is None
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:

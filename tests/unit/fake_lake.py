@@ -25,7 +25,7 @@ from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
-from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.run_summary import last_run, offsets_of
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
 from arctic_runtime.model.step import (
     AppendChanges,
@@ -282,7 +282,7 @@ class Lake:
         now = self.folded(state.changes.commits[-1].version.sequence)
         wanted = {key: then.get(key, "") for key in {*now, *then}}
         last = last_run(state.changes)
-        said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(consumed(last))}
+        said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(offsets_of(last))}
         yield from self.append(state, wanted, said)
         yield "observe"
         yield from self.settled(self.observe())

@@ -27,7 +27,7 @@ from arctic_runtime.ivm.algebra.tree import Node
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, Totals, fingerprint, of_totals, possible_totals
 from arctic_runtime.model.layout import KEPT_METADATA
-from arctic_runtime.model.properties import AGGREGATE_STATE, KIND, RUN
+from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
@@ -126,7 +126,7 @@ def _kept(context: Context, plan: Totals) -> DataFrame | None:
     """The totals as of the newest run; None where it kept none, or others than this plan's."""
     state = context.state
     last = last_run(state.changes)
-    if state.totals is None or last is None or last.get(AGGREGATE_STATE) != fingerprint(plan):
+    if state.totals is None or last is None or last.aggregate_state != fingerprint(plan):
         return None
     return read(context.spark, context.model, state.totals, plan)
 

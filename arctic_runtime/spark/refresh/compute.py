@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,8 +21,7 @@ from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Units
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Shared
 from arctic_runtime.model.declared import Declared
-from arctic_runtime.model.properties import AGGREGATE_STATE, HIGH_WATERMARK, NO_AGGREGATE_STATE, RESTORED
-from arctic_runtime.model.run_summary import consumed, last_run, said_again
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
@@ -69,7 +68,7 @@ class Computed:
     """
 
     rows: DataFrame
-    summary: Mapping[str, str] = field(default_factory=dict)
+    summary: RunSummary = field(default_factory=RunSummary)
     is_gathered: bool = False
     is_pinned: bool = True
     as_decided: bool = True
@@ -105,7 +104,7 @@ class Computation:
         self.schema_only = schema_only
         self.is_told = is_told
         self.is_same = is_same
-        self.learned: dict[str, str] = {}
+        self.learned = RunSummary()
         self._held: list[DataFrame] = []
         self._sliced: list[Slice] = []
         self._told: list[Shared] = []
@@ -197,9 +196,9 @@ class Computation:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
-            self.learned[NO_AGGREGATE_STATE] = fingerprint(plan)
+            self.learned = RunSummary(no_aggregate_state=fingerprint(plan))
             return replace(self.follow(without_totals(increment)), as_decided=False)
-        summary = {AGGREGATE_STATE: fingerprint(plan)}
+        summary = RunSummary(aggregate_state=fingerprint(plan))
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             old = current_rows(self.spark, self.model, self.context.state)
@@ -274,8 +273,8 @@ class Computation:
         model, state, query = self.model, self.context.state, self.query
         afresh = self.decision.mode in ("create", "full")
         last = None if afresh else last_run(state.changes)
-        mark = last.get(HIGH_WATERMARK) if last else None
-        declared = Declared.read(last)
+        mark = last.high_watermark if last else None
+        declared = (last.declared if last else None) or Declared()
         query = events.after(model, query, self.shape, declared)
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
@@ -285,12 +284,15 @@ class Computation:
         else:
             net = events.net_events(model, query, self.shape)
         high = found.high_mark
-        summary = {HIGH_WATERMARK: high} if high is not None and model.config.sequence_by else {}
-        summary |= said_again(last, RESTORED) | declared.summary
+        summary = RunSummary(
+            high_watermark=high if model.config.sequence_by else None,
+            restored=last.restored if last else None,
+            declared=declared,
+        )
         rows = self._net_rows(query, net, found)
         return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
 
-    def _net_with_late(self, query: DataFrame, found: events.Profile, last: Mapping[str, str]) -> DataFrame:
+    def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
         """The net events where some came after newer ones of their key.
 
         Where the newest event is the row, older ones lose. Else the row follows from all events of the key.
@@ -311,13 +313,13 @@ class Computation:
         others = events.net_events(model, late.without(model, query, keys), shape)
         return others.unionByName(events.net_events(model, folded, shape).withColumn("reset", F.lit(True)))
 
-    def _newest_seen(self, query: DataFrame, found: events.Profile, last: Mapping[str, str]) -> DataFrame:
+    def _newest_seen(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
         """The newest place that was read of each key that may have a late event."""
         model, changes = self.model, self.context.state.changes
         assert changes is not None
-        maybe = late.keys_maybe_late(model, query, last[HIGH_WATERMARK], self.shape)
+        maybe = late.keys_maybe_late(model, query, str(last.high_watermark), self.shape)
         keys = self._keys(maybe, found.late, self._source_rows)
-        seen = late.seen(self.spark, model, changes, self.upstreams, consumed(last))
+        seen = late.seen(self.spark, model, changes, self.upstreams, offsets_of(last))
         return late.newest_seen(model, seen, keys, found, self.shape)
 
     @property

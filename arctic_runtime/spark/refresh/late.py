@@ -13,7 +13,7 @@ from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import History, changes_read, history_query, history_view
-from arctic_runtime.model.properties import RESTORED
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
@@ -97,12 +97,13 @@ def without(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
     return events.join(keys.select(*as_key(key)), match(events, key), "left_anti")
 
 
-def check_all_is_kept(model: Model, upstreams: Upstreams, last: Mapping[str, str]) -> None:
+def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
     """Raises DataError where the rows of late keys do not follow from the events that can still be read."""
+    declared = last.declared or Declared()
     trimmed = [of for of, state in upstreams.states.items() if state and state.trimmed]
     reasons = {
-        "it was restored": RESTORED in last,
-        f"rows were declared: {Declared.read(last).describe()}": bool(Declared.read(last).places),
+        "it was restored": last.restored is not None,
+        f"rows were declared: {declared.describe()}": bool(declared.places),
         f"{', '.join(trimmed)} no longer keeps all its change rows": bool(trimmed),
     }
     found = [reason for reason, is_so in reasons.items() if is_so]

@@ -14,8 +14,7 @@ from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
 from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import HIGH_WATERMARK, MODE, OFFSETS, QUERY, REASON, RESTORED, RUN
-from arctic_runtime.model.run_summary import consumed, last_run, said_again
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import DELETE, Shape, shape_of
 from arctic_runtime.model.state import not_built
 from arctic_runtime.model.step import AppendChanges
@@ -30,9 +29,6 @@ from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, examples, match
 from arctic_runtime.spark.tables.table_session import TableSession
-
-_KEPT = (OFFSETS, QUERY, HIGH_WATERMARK, RESTORED)
-"""What the last run said, and what still holds."""
 
 
 def overwrite(
@@ -63,13 +59,13 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
     decide(session.model, state, upstreams, Request())
     context = session.context(state)
     shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    part, known = _part(session, shape, asked), Declared.read(last)
+    part, known = _part(session, shape, asked), (last.declared or Declared())
     written = _place(session, shape, as_of, known.before(part))
     rows = context.spark.table(name(*source.parts))
     _check_columns(session.model, rows, shape)
     _check_rows(session.model, rows, part, shape)
     place = marks.latest(written, shape.sequence_type)
-    log = seen(context.spark, session.model, state.changes, upstreams, consumed(last))
+    log = seen(context.spark, session.model, state.changes, upstreams, offsets_of(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(session.model.config.primary_key)).distinct()
     old = current_rows(context.spark, session.model, state)
     assert old is not None
@@ -80,8 +76,16 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
     found = found.withColumn(SEQUENCE, F.when(is_known, place))
     commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
-    summary = {RUN: context.token, MODE: commit.mode, REASON: commit.reason}
-    summary |= said_again(last, *_KEPT) | known.and_also(part, written).summary
+    summary = RunSummary(
+        run=context.token,
+        mode=commit.mode,
+        reason=commit.reason,
+        offsets=last.offsets,
+        query=last.query,
+        high_watermark=last.high_watermark,
+        restored=last.restored,
+        declared=known.and_also(part, written),
+    )
     appended = publish(ChangeSet(commit, found, shape, summary), context)
     session.settled(session.observe())
     return appended.rows

@@ -17,7 +17,7 @@ from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.layout import laid_out_anew
 from arctic_runtime.model.names import changes_read
 from arctic_runtime.model.placement import Placement
-from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.run_summary import last_run, offsets_of
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
@@ -101,7 +101,7 @@ class RefreshPlanner:
     def _decided(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
         """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
         pinned = self.observe_upstreams(self.pins)
-        if _is_behind(pinned, consumed(last_run(state.changes))):
+        if _is_behind(pinned, offsets_of(last_run(state.changes))):
             newest = self.observe_upstreams()
             return decide(self.model, state, newest, request), newest
         decision = decide(self.model, state, pinned, request)

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.effects import retried
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import plain_columns
-from arctic_runtime.model.properties import (
-    DECLARED,
-    DECLARED_PARTS,
-    GIVEN_UP,
-    HIGH_WATERMARK,
-    MODE,
-    OFFSETS,
-    QUERY,
-    REASON,
-    RESTORED,
-    RUN,
-    SESSION,
-)
-from arctic_runtime.model.run_summary import last_run, said_again
+from arctic_runtime.model.run_summary import RunSummary, last_run, run_commits
 from arctic_runtime.model.shape import shape_of
-from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.refresh.diff import state_changes
@@ -32,17 +17,6 @@ from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.frames import current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
-
-_READ = (
-    OFFSETS,
-    QUERY,
-    SESSION,
-    GIVEN_UP,
-    HIGH_WATERMARK,
-    DECLARED,
-    DECLARED_PARTS,
-)
-"""What a run says of what it had read."""
 
 
 def restore(session: TableSession, version: int | str) -> dict[str, int]:
@@ -58,8 +32,7 @@ def restore(session: TableSession, version: int | str) -> dict[str, int]:
 def _restored(session: TableSession, version: str) -> dict[str, int]:
     state = session.settled(session.observe())
     table = session.model.table
-    commits = state.changes.commits if state.changes else ()
-    commit = version_named(session, tuple(of for of in commits if RUN in of.summary), version)
+    commit = version_named(session, run_commits(state.changes), version)
     source = observe_source(session.reader, table)
     assert source is not None
     assert state.changes is not None
@@ -70,14 +43,20 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
     old = current_rows(context.spark, session.model, state)
     found = state_changes(rows, old, shape)
     commit_plan = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
-    summary = {RUN: context.token, MODE: commit_plan.mode, REASON: commit_plan.reason}
-    summary |= {RESTORED: str(commit.version.snapshot), **_read(session, state, commit)}
+    then = RunSummary.decode(commit.summary) if session.model.config.input == "state" else last_run(state.changes)
+    assert then is not None
+    summary = RunSummary(
+        run=context.token,
+        mode=commit_plan.mode,
+        reason=commit_plan.reason,
+        restored=str(commit.version.snapshot),
+        offsets=then.offsets,
+        query=then.query,
+        session=then.session,
+        given_up=then.given_up,
+        high_watermark=then.high_watermark,
+        declared=then.declared,
+    )
     appended = publish(ChangeSet(commit_plan, found, shape, summary), context)
     session.settled(session.observe())
     return appended.rows
-
-
-def _read(session: TableSession, state: TableState, commit: Commit) -> Mapping[str, str]:
-    """What the table has read, once it is what it was at a commit."""
-    then = commit.summary if session.model.config.input == "state" else last_run(state.changes)
-    return said_again(then, *_READ)

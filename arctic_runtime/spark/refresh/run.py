@@ -21,26 +21,14 @@ from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.properties import (
-    CHANGELOG,
-    ESTIMATED,
-    GIVEN_UP,
-    JUDGED,
-    MODE,
-    NO_AGGREGATE_STATE,
-    OFFSETS,
-    QUERY,
-    REASON,
     REPAIRED,
-    RUN,
-    SESSION,
-    STARTED,
 )
-from arctic_runtime.model.run_summary import SCHEMA_ONLY, last_run, said_again
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropBase, EvolveSchema
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version, Window, encode_versions
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
@@ -98,7 +86,7 @@ class Refresh:
         self.table = TableSession(planner.model, planner.reader, spark, planner.now, planner.timings)
         self._request = planner.request
         self._committed: tuple[Decision, Appended] | None = None
-        self._learned: dict[str, str] = {}
+        self._learned = RunSummary()
 
     @classmethod
     def of(
@@ -183,8 +171,8 @@ class Refresh:
         """Whether the rows to start from were computed by another Spark, or under other settings of its session."""
         session = session_text(context.spark.version, context.spark.conf.getAll)
         self._request = replace(self._request, session=session)
-        last = last_run(context.state.changes) or {}
-        return decision.increment is not None and last.get(SESSION) != session
+        last = last_run(context.state.changes) or RunSummary()
+        return decision.increment is not None and last.session != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
         """Has the next attempt compute in full; raises the error where a full refresh would meet it as well."""
@@ -235,19 +223,20 @@ class Refresh:
             try:
                 computed = computation.compute()
             finally:
-                self._learned |= computation.learned
+                self._learned = self._learned.updated(computation.learned)
 
             def confirm() -> None:
                 beside.wait()
                 if not computed.is_pinned:
                     self._confirm(upstreams)
 
+            summary = summary.updated(begun) if computed.as_decided else summary
             head = context.state.changes.head.snapshot
             changes = ChangeSet(
                 AppendChanges(self.model.table.changes, head, decision.mode, decision.reason),
                 computed.rows,
                 shape,
-                {**summary, **self._learned, **computed.summary, **(begun if computed.as_decided else {})},
+                summary.updated(self._learned).updated(computed.summary),
                 computed.is_gathered,
                 confirm,
             )
@@ -256,8 +245,8 @@ class Refresh:
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Has Spark read the contract's checks where the last run had others."""
-        last = last_run(context.state.changes) or {}
-        if self.model.checks and last.get(QUERY) != fingerprint(self.model, upstreams):
+        last = last_run(context.state.changes) or RunSummary()
+        if self.model.checks and last.query != fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
@@ -268,11 +257,12 @@ class Refresh:
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.may_be_followed(upstreams):
             return False
-        query = self._learned[JUDGED] = judged(self.model, upstreams)
+        query = judged(self.model, upstreams)
+        self._learned = replace(self._learned, judged=query)
         if decision.given_up is not None:
             return False
-        last = last_run(context.state.changes) or {}
-        if last.get(JUDGED) != query or GIVEN_UP in last:
+        last = last_run(context.state.changes) or RunSummary()
+        if last.judged != query or last.given_up is not None:
             try:
                 check_same(context.spark, self.model, upstreams.views)
             except NotMaintained as refused:
@@ -287,7 +277,8 @@ class Refresh:
         if self.model.config.refresh == "strict" and decision.mode == "create":
             raise decisions.never_strict(self.model, refused) from refused
         if refused.reason == "NOT_SAME_TO_SPARK":
-            self._learned[GIVEN_UP] = str(Refusal(refused.reason, refused.because))
+            refusal = Refusal(refused.reason, refused.because)
+            self._learned = replace(self._learned, given_up=str(refusal))
 
     def _confirm(self, upstreams: Upstreams) -> None:
         """Raises CommitConflict where an upstream changed while the query ran: the offsets would be wrong then."""
@@ -334,20 +325,20 @@ class Refresh:
             raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
         return [step for step in steps if not step.change.is_empty]
 
-    def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> dict[str, str]:
+    def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
         last = None if self._request.full_refresh else last_run(context.state.changes)
-        return {
-            RUN: context.token,
-            MODE: SCHEMA_ONLY if self._request.schema_only else decision.mode,
-            REASON: decision.reason,
-            OFFSETS: encode_versions(decision.consumed),
-            QUERY: fingerprint(self.model, upstreams),
-            SESSION: self._request.session or "",
-            **said_again(last, NO_AGGREGATE_STATE),
-            **({GIVEN_UP: str(decision.given_up)} if decision.given_up else {}),
-            **({REPAIRED: ", ".join(decision.repairs)} if decision.repairs else {}),
-            **({CHANGELOG: "input"} if self._lacks_before_images(decision) else {}),
-        }
+        return RunSummary(
+            run=context.token,
+            mode=SCHEMA_ONLY if self._request.schema_only else decision.mode,
+            reason=decision.reason,
+            offsets=decision.consumed,
+            query=fingerprint(self.model, upstreams),
+            session=self._request.session,
+            no_aggregate_state=last.no_aggregate_state if last else None,
+            given_up=str(decision.given_up) if decision.given_up else None,
+            repaired=", ".join(decision.repairs) or None,
+            changelog="input" if self._lacks_before_images(decision) else None,
+        )
 
     def _lacks_before_images(self, decision: Decision) -> bool:
         return self.model.config.changelog == "input" and decision.mode == "incremental"
@@ -376,12 +367,11 @@ class QueryInputs:
         return spark.sql(placed or self.model.sql)
 
 
-def _begun(decision: Decision) -> dict[str, str]:
+def _begun(decision: Decision) -> RunSummary:
     """The start and the estimate of a run, from which later runs correct their estimates."""
     if decision.estimate is None:
-        return {}
-    now = round(time.time() * 1000)
-    return {STARTED: str(now), ESTIMATED: f"{decision.estimate.unadjusted:.3f}"}
+        return RunSummary()
+    return RunSummary(started_ms=round(time.time() * 1000), estimated=decision.estimate.unadjusted)
 
 
 def _version(state: SourceState | None) -> Version | None:

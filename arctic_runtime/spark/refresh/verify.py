@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.ivm.algebra.tree import Node, scans
 from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.declared import Declared
-from arctic_runtime.model.properties import AGGREGATE_STATE, RESTORED
-from arctic_runtime.model.run_summary import consumed, last_run
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import shape_of
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.version import Version, Window
@@ -72,18 +71,18 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
 
 def _why_not_its_events(state: TableState) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
-    last = last_run(state.changes) or {}
-    declared = Declared.read(last)
+    last = last_run(state.changes) or RunSummary()
+    declared = last.declared or Declared()
     if declared.places:
         return f"rows were declared: {declared.describe()}"
-    return f"it was restored to version {last[RESTORED]}" if RESTORED in last else ""
+    return "" if last.restored is None else f"it was restored to version {last.restored}"
 
 
 def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> DataFrame:
     spark = table.spark()
     if table.model.config.input == "state":
         return spark.sql(table.model.sql)
-    read = {name: Window(name, None, end) for name, end in consumed(last_run(state.changes)).items()}
+    read = {name: Window(name, None, end) for name, end in offsets_of(last_run(state.changes)).items()}
     query = QueryInputs(table.model, upstreams).query(spark, read)
     shape = shape_of(table.model, state, columns_of(query))
     net = events.net_events(table.model, query, shape)
@@ -94,13 +93,13 @@ def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstrea
     """Of the versions that the newest run read, to which they belong, whatever has come since."""
     check = "the totals are those of the rows that were read"
     last = last_run(state.changes)
-    if state.totals is None or last is None:
+    if state.totals is None or last is None or last.aggregate_state is None:
         return
-    plan = totals.plan_of(table.model, upstreams, last[AGGREGATE_STATE])
+    plan = totals.plan_of(table.model, upstreams, last.aggregate_state)
     if plan is None:
         yield Finding(check, left_out="they are of another query; run it first")
         return
-    read = consumed(last)
+    read = offsets_of(last)
     gone = _not_kept(plan.state, upstreams, read)
     if gone:
         yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")

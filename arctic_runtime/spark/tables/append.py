@@ -63,7 +63,9 @@ def publish(changes: ChangeSet, context: Context) -> Appended:
     written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, asked))
 
     def write(branch: tuple[str, ...]) -> Appended:
-        writer = written.writeTo(name(*branch)).options(**{"isolation-level": "serializable", **said(changes.summary)})
+        writer = written.writeTo(name(*branch)).options(
+            **{"isolation-level": "serializable", **said(changes.summary.encode())}
+        )
         effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
         told = observed_counts(seen)
         counts = {kind: int(told.get(kind) or 0) for kind in kinds}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import DECLARED, DECLARED_PARTS
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 
 EU: Part = (("region", "eu"), ("day", "2026-01-02"))
@@ -19,21 +16,6 @@ PARTITIONED = (Transform("identity", "region"), Transform("months", "e"), Transf
 
 def a_model(*partition_by: Transform) -> Model:
     return Model(TableName("lake", "ods", "orders"), "", ModelConfig(("id",), partition_by=partition_by))
-
-
-PARTS = st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple)
-
-
-@given(st.dictionaries(PARTS, st.text(min_size=1), max_size=4))
-def test_what_is_written_is_read(places: dict[Part, str]) -> None:
-    assert Declared.read(Declared(places).summary) == Declared(places)
-    assert Declared.read(None) == Declared.read({}) == Declared()
-
-
-def test_only_what_there_is_is_written() -> None:
-    assert Declared().summary == {}
-    assert set(Declared({WHOLE: "1"}).summary) == {DECLARED}
-    assert set(Declared({EU: "1"}).summary) == {DECLARED_PARTS}
 
 
 def test_a_partition_stands_beside_others_and_all_rows_stand_for_every_partition() -> None:

@@ -18,7 +18,7 @@ from arctic_runtime.model.key import key_names, key_text
 from arctic_runtime.model.layout import laid_out_anew, layout_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT, MODE, OFFSETS, PRIMARY_KEY, QUERY, RUN
-from arctic_runtime.model.run_summary import SCHEMA_ONLY, consumed, last_run
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run, offsets_of
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
@@ -494,16 +494,16 @@ def test_the_last_run_is_the_newest_that_loaded_rows() -> None:
     one, two = {RUN: "1", MODE: "create"}, {RUN: "2", MODE: "full"}
     others = [{}, {RUN: "3", MODE: SCHEMA_ONLY}, {"engine": "compaction"}]
     commits = tuple(Commit(v(i), None, "append", 1, 1, summary, 0) for i, summary in enumerate([one, two, *others]))
-    assert last_run(ChangeTableState("u", (), commits, {})) == two
+    assert last_run(ChangeTableState("u", (), commits, {})) == RunSummary.decode(two)
     assert last_run(ChangeTableState("u", (), (commits[2], *commits[2:]), {})) is None
     assert last_run(None) is None
 
 
 def test_offsets_are_those_that_a_run_recorded() -> None:
-    assert consumed({OFFSETS: encode_versions(READ_BOTH)}) == READ_BOTH
-    assert consumed({}) == consumed(None) == {}
+    assert offsets_of(RunSummary.decode({OFFSETS: encode_versions(READ_BOTH)})) == READ_BOTH
+    assert offsets_of(RunSummary()) == offsets_of(None) == {}
     with pytest.raises(CorruptState):
-        consumed({OFFSETS: "what?"})
+        RunSummary.decode({OFFSETS: "what?"})
 
 
 def test_a_decision_without_windows_consumes_nothing() -> None:
