@@ -9,7 +9,7 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.compaction import Relevel
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.split import split
-from arctic_runtime.spark.maintenance.compaction import relevel
+from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, side_by_side
@@ -64,4 +64,4 @@ def _split_all(bench: Lake, model: Model) -> None:
 
 def _perform(bench: Lake, model: Model, step: Relevel) -> None:
     session = TableSession(model, bench.reader, lambda: bench.spark)
-    relevel(step, session, session.observe())
+    perform(step, session.context(session.observe()))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import assert_never
+
 from arctic_runtime.model.columns import Column, SchemaChange
+from arctic_runtime.model.compaction import Relevel, Renew, Rewrite, describe_compaction
+from arctic_runtime.model.expiry import DropTags, Expire, Trim
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import Tag
 from arctic_runtime.model.state import Stranger
 from arctic_runtime.model.version import Version
 
@@ -131,10 +137,46 @@ class DropStranger:
     stranger: Stranger
 
 
-Step = DropStranger | DropBranches | CreateChangeTable | EvolveSchema | DropBase | CreateBase | MergeBase | ReplaceView
+@dataclass(frozen=True)
+class DropRelation:
+    """A relation that a model made, which goes because the model is reset."""
+
+    name: TableName
+    kind: Literal["table", "view"]
 
 
-def describe(step: Step | AppendChanges) -> str:
+@dataclass(frozen=True)
+class SetProperties:
+    """Properties of a table, set in a commit of their own by the effect of this name."""
+
+    effect: str
+    table: TableName
+    values: Mapping[str, str]
+
+
+Step = (
+    DropStranger
+    | DropBranches
+    | CreateChangeTable
+    | EvolveSchema
+    | DropBase
+    | CreateBase
+    | MergeBase
+    | ReplaceView
+    | SetProperties
+    | Rewrite
+    | Relevel
+    | Renew
+    | Trim
+    | DropTags
+    | Expire
+    | Tag
+    | DropRelation
+)
+"""Every effect on a relation of a model, but the commit of change rows: that is a `ChangeSet`."""
+
+
+def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
     """One line for people."""
     match step:
         case DropStranger(stranger):
@@ -155,6 +197,23 @@ def describe(step: Step | AppendChanges) -> str:
             return f"merge {commits} commit(s) of changes into {table}"
         case ReplaceView(table, _, _, _, commits):
             return f"replace view {table}: base and {commits} commit(s) of changes"
+        case SetProperties(_, table, values):
+            return f"set {', '.join(values)} of {table}"
+        case Rewrite() | Relevel() | Renew():
+            return describe_compaction(step)
+        case Trim(table, _, until):
+            return f"delete replaced change rows of {table} up to sequence number {until.sequence}"
+        case DropTags(table, tags):
+            return f"drop {len(tags)} tag(s) of {table} that kept snapshots for a view"
+        case Expire(table, snapshots):
+            return f"expire {len(snapshots)} snapshot(s) of {table}"
+        case Tag(table, name, snapshot):
+            done = "drop tag" if snapshot is None else f"tag snapshot {snapshot} as"
+            return f"{done} {name} in {table}"
+        case DropRelation(name, kind):
+            return f"drop {kind} {name}"
+        case _:
+            assert_never(step)
 
 
 def _describe_change(change: SchemaChange) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.compaction import NodeRange, Renew, Rewrite
+from arctic_runtime.model.compaction import Renew, Rewrite
 from arctic_runtime.plan import base_rewrite as planning
 from arctic_runtime.plan import reconcile as settling
-from arctic_runtime.spark.maintenance import base_rewrite as renewal
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
 from arctic_runtime.spark.tables import merge as merging
+from arctic_runtime.spark.tables.steps import perform
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -133,16 +134,16 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
     first = store.planned()
     assert len(first.ranges) > 2
     session = lake.environment.session()
-    life = dying(3, lambda: renewal.renew(first, lake.session_of(store.model, lambda: session).context(store.state())))
+    life = dying(3, lambda: perform(first, lake.session_of(store.model, lambda: session).context(store.state())))
     assert life is not None
     assert store.is_right
     store.put([3, 160], "third", gone=(150,))
     assert store.is_right
     again = store.planned()
     assert (again.end, again.done) == (first.end, first.ranges[:2])
-    written: list[NodeRange] = []
-    renewal.renew(again, lake.session_of(store.model).context(store.state()), written.append)
-    assert written == list(first.ranges[2:])
+    written: list[str] = []
+    perform(again, replace(lake.session_of(store.model).context(store.state()), tell=written.append))
+    assert [line.split()[1] for line in written] == [str(part) for part in first.ranges[2:]]
     state = store.state()
     assert state.base is not None
     assert state.base.merged == first.end
@@ -171,7 +172,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     store.put([2, *range(3, 40)], "third", gone=(1,))
     step = store.planned()
     assert step.meeting == ("sort" if sorts else "hash")
-    renewal.renew(step, lake.session_of(store.model).context(store.state()))
+    perform(step, lake.session_of(store.model).context(store.state()))
     assert had < len(store.nodes()) == sum(len(node.files) for node in store.nodes())
     assert not any(file.deleted for node in store.nodes() for file in node.files)
     assert store.merged()
@@ -193,7 +194,7 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     other = lake.session_of(store.model)
     merge = once_before("base.rewrite.write", lambda: other.settled(other.observe(), fold=True))
     with merge, pytest.raises(CommitConflict):
-        renewal.renew(step, lake.session_of(store.model).context(state))
+        perform(step, lake.session_of(store.model).context(state))
     assert store.merged()
     assert store.is_right
     assert lake.branches(store.model) == set()
@@ -209,11 +210,11 @@ def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse, monkeypat
     assert len(step.ranges) > 1
     session = lake.environment.session()
     other = lake.session_of(store.model, lambda: session)
-    written: list[NodeRange] = []
-    second = lambda: renewal.renew(step, other.context(state), written.append)  # noqa: E731
+    written: list[str] = []
+    second = lambda: perform(step, replace(other.context(state), tell=written.append))  # noqa: E731
     with once_before("commit.publish", second), pytest.raises(CommitConflict):
-        renewal.renew(step, lake.session_of(store.model).context(state))
-    assert written == list(step.ranges)
+        perform(step, lake.session_of(store.model).context(state))
+    assert [line.split()[1] for line in written] == [str(part) for part in step.ranges]
     assert store.merged()
     lake.session_of(store.model).settled(store.state())
     assert store.is_right

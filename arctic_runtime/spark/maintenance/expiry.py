@@ -12,15 +12,16 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import last_consumed, observe_snapshots
 from arctic_runtime.effects import effect, retried, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan
+from arctic_runtime.model.expiry import ExpiryPlan, ages_text
 from arctic_runtime.model.layout import lacking
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import COMMIT_TIMES
 from arctic_runtime.model.state import TableState, built
+from arctic_runtime.model.step import SetProperties, Step
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
-from arctic_runtime.spark.maintenance.changelog_compaction import keep_ages, trim
-from arctic_runtime.spark.tables.commit import perform_statement, set_properties
+from arctic_runtime.spark.engine.statement import Sql, name, statement, text
+from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
 ORPHANS_SECONDS = 86_400
@@ -82,14 +83,11 @@ def _planned(session: TableSession, state: TableState, readers: Iterable[TableNa
 
 
 def _perform(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
-    if plan.trim is not None:
-        trim(plan.trim, session.context(state))
-    if plan.ages and plan.steps:
-        keep_ages(session.model.table.changes, plan.ages, session.spark())
-    for tags in plan.tags:
-        _drop_tags(session.spark(), tags)
-    for step in plan.steps:
-        _expire(session.spark(), step)
+    ages = SetProperties("expiry.ages", session.model.table.changes, {COMMIT_TIMES: ages_text(plan.ages)})
+    steps: list[Step] = [*([plan.trim] if plan.trim else []), *([ages] if plan.ages and plan.steps else [])]
+    steps += [*plan.tags, *plan.steps]
+    for step in steps:
+        perform(step, session.context(state))
     return plan
 
 
@@ -98,26 +96,7 @@ def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
     for table, part in ((session.model.table.changes, state.changes), (session.model.base, state.base)):
         wanted = lacking(part.properties) if part is not None else {}
         if wanted:
-            set_properties("expiry.metadata_files", session.spark(), table, wanted)
-
-
-def _drop_tags(spark: SparkSession, step: DropTags) -> None:
-    for tag in step.tags:
-        template = "ALTER TABLE {table} DROP TAG IF EXISTS {tag}"
-        drop = statement(template, table=name(*step.table.parts), tag=name(tag))
-        perform_statement("expiry.drop_tag", spark, drop)
-
-
-def _expire(spark: SparkSession, step: Expire) -> None:
-    """By their ids alone: the table's own age limits would let go what is still needed."""
-    call = statement(
-        "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
-        "snapshot_ids => array({ids}))",
-        catalog=name(step.table.catalog),
-        table=text(name(*step.table.parts)),
-        ids=listed(number(snapshot) for snapshot in step.snapshots),
-    )
-    perform_statement("expiry.snapshots", spark, call)
+            perform(SetProperties("expiry.metadata_files", table, wanted), session.context(state))
 
 
 def orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:

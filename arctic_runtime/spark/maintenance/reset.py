@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from arctic_runtime.catalog.observe import observe_own
 from arctic_runtime.model.state import Stranger
-from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.model.step import DropRelation
+from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -16,7 +16,7 @@ def reset(session: TableSession) -> tuple[Stranger, ...]:
     the next run.
     """
     own = observe_own(session.reader, session.model)
+    state = session.observe()
     for relation in own:
-        template = "DROP VIEW IF EXISTS {of}" if relation.kind == "view" else "DROP TABLE IF EXISTS {of}"
-        perform_statement("reset.drop", session.spark(), statement(template, of=name(*relation.name.parts)))
+        perform(DropRelation(relation.name, relation.kind), session.context(state))
     return own

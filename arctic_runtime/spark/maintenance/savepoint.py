@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from collections.abc import Sequence
 
 from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.savepoint import Savepoint, Tag
-from arctic_runtime.model.state import built
+from arctic_runtime.model.state import TableState, built
 from arctic_runtime.plan.savepoint import dropped, savepoint
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.engine.statement import number, statement
 from arctic_runtime.spark.maintenance.between import version_named
-from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -32,21 +30,16 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
     base = observe_snapshots(session.reader, session.model.base)
     assert commit is not None
     assert base is not None
-    _perform(session.spark(), *savepoint(session.model, name, commit, base, known))
+    _perform(session, state, savepoint(session.model, name, commit, base, known))
     return Savepoint(name, commit)
 
 
 def drop_savepoint(session: TableSession, name: str) -> None:
     """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
-    _perform(session.spark(), *dropped(session.model, name, observe_savepoints(session.reader, session.model)))
+    tags = dropped(session.model, name, observe_savepoints(session.reader, session.model))
+    _perform(session, session.observe(), tags)
 
 
-def _perform(spark: SparkSession, *tags: Tag) -> None:
+def _perform(session: TableSession, state: TableState, tags: Sequence[Tag]) -> None:
     for tag in tags:
-        parts = {"table": quoted(*tag.table.parts), "tag": quoted(tag.name)}
-        if tag.snapshot is None:
-            drop = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts)
-            perform_statement("savepoint.drop_tag", spark, drop)
-        else:
-            template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
-            perform_statement("savepoint.tag", spark, statement(template, **parts, v=number(tag.snapshot)))
+        perform(tag, session.context(state))

@@ -26,7 +26,7 @@ from arctic_runtime.model.properties import (
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import SourceState, TableState
-from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropBase, EvolveSchema
+from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropBase, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
@@ -46,7 +46,6 @@ from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.tables.append import publish
-from arctic_runtime.spark.tables.commit import set_properties
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import appended, columns_of, with_source_position
 from arctic_runtime.spark.tables.merge import looking_up
@@ -159,7 +158,7 @@ class Refresh:
         if not broken:
             return decision
         until = {REPAIRED: str(state.changes.head.sequence)}
-        set_properties("repair.mark", context.spark, self.model.table.changes, until)
+        perform(SetProperties("repair.mark", self.model.table.changes, until), context)
         return replace(decision, repairs=broken, because=f"mended: {', '.join(broken)}")
 
     def _done(self, decision: Decision, committed: Appended) -> Outcome:

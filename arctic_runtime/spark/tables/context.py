@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -32,7 +33,8 @@ class Appended:
 class Context:
     """The context of a step: session, catalog, model, observed state, and the token and time of the attempt.
 
-    `appended` is the newest commit of change rows of this run, if there is one.
+    `appended` is the newest commit of change rows of this run, if there is one. `tell` is given lines for people about
+    the progress of a long step.
     """
 
     spark: SparkSession
@@ -42,6 +44,7 @@ class Context:
     token: str
     now: datetime.datetime
     appended: Appended | None = None
+    tell: Callable[[str], None] = lambda _: None
 
     @property
     def attempt(self) -> Attempt:

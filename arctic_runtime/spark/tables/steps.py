@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from typing_extensions import assert_never
 
-from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.compaction import Relevel, Renew, Rewrite
+from arctic_runtime.model.expiry import DropTags, Expire, Trim
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import Tag
 from arctic_runtime.model.step import (
     CreateBase,
     CreateChangeTable,
     DropBase,
     DropBranches,
+    DropRelation,
     DropStranger,
     EvolveSchema,
     MergeBase,
     ReplaceView,
+    SetProperties,
     Step,
 )
 from arctic_runtime.spark.engine.statement import Sql, name, statement
 from arctic_runtime.spark.tables import views
+from arctic_runtime.spark.tables.base_rewrite import rewrite_base
+from arctic_runtime.spark.tables.bucket_resizing import resize_buckets
+from arctic_runtime.spark.tables.changelog_compaction import compact_changelog
 from arctic_runtime.spark.tables.commit import (
     drop_branches,
     perform_statement,
+    set_properties,
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import create_base, create_change_table
 from arctic_runtime.spark.tables.evolve import evolve
+from arctic_runtime.spark.tables.file_rewrite import rewrite_files
 from arctic_runtime.spark.tables.merge import merge_base
+from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapshots, set_savepoint_tag
 
 
-def perform(step: Step, context: Context) -> None:
+def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
     """Performs one step: every effect on a table but the commit of change rows, which is `append.publish`."""
     match step:
         case DropStranger(stranger):
-            perform_statement("relation.drop", context.spark, _drop_statement(stranger))
+            perform_statement("relation.drop", context.spark, _drop_statement(stranger.name, stranger.kind))
         case DropBase(table):
-            perform_statement(
-                "relation.drop", context.spark, statement("DROP TABLE IF EXISTS {of}", of=name(*table.parts))
-            )
+            perform_statement("relation.drop", context.spark, _drop_statement(table, "table"))
         case DropBranches(table, branches):
             drop_branches(context.spark, table, branches)
         case CreateChangeTable():
@@ -49,12 +60,28 @@ def perform(step: Step, context: Context) -> None:
             merge_base(step, context)
         case ReplaceView():
             views.replace(context.spark, context.model, context.state, step)
+        case SetProperties(effect, table, values):
+            set_properties(effect, context.spark, table, values)
+        case Rewrite():
+            rewrite_files(step, context)
+        case Relevel():
+            resize_buckets(step, context)
+        case Renew():
+            rewrite_base(step, context)
+        case Trim():
+            compact_changelog(step, context)
+        case DropTags():
+            drop_view_tags(step, context.spark)
+        case Expire():
+            expire_snapshots(step, context.spark)
+        case Tag():
+            set_savepoint_tag(step, context.spark)
+        case DropRelation(relation, kind):
+            perform_statement("reset.drop", context.spark, _drop_statement(relation, kind))
         case _:
             assert_never(step)
 
 
-def _drop_statement(stranger: Stranger) -> Sql:
-    of = name(*stranger.name.parts)
-    if stranger.kind == "view":
-        return statement("DROP VIEW IF EXISTS {of}", of=of)
-    return statement("DROP TABLE IF EXISTS {of}", of=of)
+def _drop_statement(relation: TableName, kind: Literal["table", "view"]) -> Sql:
+    template = "DROP VIEW IF EXISTS {of}" if kind == "view" else "DROP TABLE IF EXISTS {of}"
+    return statement(template, of=name(*relation.parts))

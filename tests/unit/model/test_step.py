@@ -7,7 +7,10 @@ from typing import get_args
 import pytest
 
 from arctic_runtime.model.columns import Column, SchemaChange, find_column, plain_columns
+from arctic_runtime.model.compaction import DataFile, Node, NodeRange, Relevel, Renew, Rewrite, describe_compaction
+from arctic_runtime.model.expiry import Age, DropTags, Expire, Trim
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import Tag
 from arctic_runtime.model.state import Stranger
 from arctic_runtime.model.step import (
     AppendChanges,
@@ -15,10 +18,12 @@ from arctic_runtime.model.step import (
     CreateChangeTable,
     DropBase,
     DropBranches,
+    DropRelation,
     DropStranger,
     EvolveSchema,
     MergeBase,
     ReplaceView,
+    SetProperties,
     Step,
     describe,
 )
@@ -28,6 +33,10 @@ from arctic_runtime.model.version import Version
 ORDERS = TableName("lake", "dwd", "orders")
 V = Version("t", 1, 1)
 ADD = SchemaChange((Column("a", "int"),), (Column("b", "bigint"),), ("c", "d"))
+NODE = Node(0, (), (DataFile(10, 1),))
+RESIZING = Relevel(ORDERS, 1, "split", (NODE,), 1, 1, True, 1, 10, 10, "it is large")
+BASE_REWRITE = Renew(ORDERS, 1, V, V, 1, 1, 10, 1, 0, (), (NodeRange(0, 1),), (), (), "hash", "many changes")
+REWRITE = Rewrite(ORDERS, 1, "join", (NODE,), True, 2, 20, 0, 0, 0, "they are small")
 DONE: dict[Step, str] = {
     DropStranger(Stranger(ORDERS, "view")): "drop view lake.dwd.orders, which this model did not make",
     DropBase(ORDERS): "drop lake.dwd.orders, since it can't be replaced by one of an older format version",
@@ -40,6 +49,17 @@ DONE: dict[Step, str] = {
     CreateBase(ORDERS, V, 10): "create lake.dwd.orders from its changes",
     MergeBase(ORDERS, 1, None, V, 3): "merge 3 commit(s) of changes into lake.dwd.orders",
     ReplaceView(ORDERS, 1, V, V, 2): "replace view lake.dwd.orders: base and 2 commit(s) of changes",
+    REWRITE: describe_compaction(REWRITE),
+    RESIZING: describe_compaction(RESIZING),
+    BASE_REWRITE: describe_compaction(BASE_REWRITE),
+    Trim(
+        ORDERS.changes, 1, Age(7, 0)
+    ): "delete replaced change rows of lake.dwd.orders__changes up to sequence number 7",
+    DropTags(ORDERS, ("a", "b")): "drop 2 tag(s) of lake.dwd.orders that kept snapshots for a view",
+    Expire(ORDERS, (1, 2, 3)): "expire 3 snapshot(s) of lake.dwd.orders",
+    Tag(ORDERS, "monday", 5): "tag snapshot 5 as monday in lake.dwd.orders",
+    Tag(ORDERS, "monday", None): "drop tag monday in lake.dwd.orders",
+    DropRelation(ORDERS, "view"): "drop view lake.dwd.orders",
 }
 
 
@@ -53,8 +73,12 @@ def test_the_transaction_is_told_with_its_mode_and_reason() -> None:
     assert describe(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
 
 
+def test_set_properties_are_named_without_their_values() -> None:
+    assert describe(SetProperties("repair.mark", ORDERS, {"a": "1", "b": "2"})) == "set a, b of lake.dwd.orders"
+
+
 def test_no_kind_of_step_is_left_untold() -> None:
-    assert {*map(type, DONE)} == set(get_args(Step))
+    assert {*map(type, DONE), SetProperties} == set(get_args(Step))
 
 
 def test_columns_are_found_whatever_their_case_and_change_rows_can_be_stripped() -> None:

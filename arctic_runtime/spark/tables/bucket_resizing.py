@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from arctic_runtime.catalog.manifests import observe_specs
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.compaction import Node, Relevel, Rewrite, Specs
-from arctic_runtime.model.hash_tree import HashNode, bucket_node
+from arctic_runtime.model.compaction import Relevel, Rewrite, Specs
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement
+from arctic_runtime.spark.engine.statement import Sql, name, number, statement
 from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.file_rewrite import rewrite_files
 
 
-def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite:
-    """Gets the partition specs ready, and returns the rewriting that brings the nodes under theirs.
+def resize_buckets(step: Relevel, context: Context) -> None:
+    """Moves nodes to another depth of their tree, in one commit after the partition specs are ready.
 
-    A run that dies between the two leaves a table whose new files come to lie deeper or less deep than its old ones,
-    which is right to read and to write. Raises CommitConflict where another writer changes specs meanwhile.
+    A process that dies between the two leaves a table whose new files come to lie deeper or less deep than its old
+    ones, which is right to read and to write. Raises CommitConflict where another writer was faster.
     """
+    rewrite_files(_rewriting(step, context), context)
+
+
+def _rewriting(step: Relevel, context: Context) -> Rewrite:
+    """The rewrite that brings the nodes under the partition spec of their new depth."""
+    reader = context.reader
     spec = _ready(step, context, reader)
     return Rewrite(
         table=step.table,
@@ -37,34 +41,6 @@ def rewriting(step: Relevel, context: Context, reader: CatalogReader) -> Rewrite
         reason=step.reason,
         spec=spec,
         buckets=step.buckets,
-    )
-
-
-def beside(model: Model, node: Node, buckets: Sequence[int]) -> list[Sql]:
-    """What rows of a node have for buckets of other numbers, so that files which lie in those are told apart too."""
-    for value in node.partition:
-        is_node = value.transform.is_bucket_of(model.config.hash_key)
-        own = bucket_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None
-        if own is not None:
-            others = (places for number in buckets if (places := _at_other_depth(own, number)))
-            return [_among(model, value.transform, places) for places in others]
-    return []
-
-
-def _at_other_depth(own: HashNode, buckets: int) -> tuple[HashNode, ...]:
-    depth = buckets.bit_length() - 1
-    if depth < own.depth:
-        return (own.above(depth),)
-    return own.below(depth) if 0 < own.depth < depth else ()
-
-
-def _among(model: Model, of: Transform, places: Sequence[HashNode]) -> Sql:
-    return statement(
-        "{bucket}({n}, {c}) IN ({values})",
-        bucket=name(model.table.catalog, "system", "bucket"),
-        n=number(places[0].buckets),
-        c=name(of.column),
-        values=listed(number(place.index) for place in places),
     )
 
 

@@ -1,14 +1,12 @@
-"""Trimming: change rows go that a newer one has replaced; what is left still folds to the table."""
+"""Changelog compaction: change rows that newer ones replaced are deleted; the rest still folds to the table."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import SEQUENCE
-from arctic_runtime.model.expiry import Age, Trim, ages_text
-from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
+from arctic_runtime.model.expiry import Trim, ages_text
+from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import listed, name, statement
 from arctic_runtime.spark.tables.commit import perform_statement, said_by_session, set_properties, swap_in
@@ -19,18 +17,13 @@ _ROWS = "__arctic_t"
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
-def trim(step: Trim, context: Context) -> None:
-    """Deletes the rows in one commit, and says before up to where they may be gone: readers behind that are to know.
+def compact_changelog(step: Trim, context: Context) -> None:
+    """Deletes the rows in one commit, and notes before up to where rows may be gone, for readers that are behind.
 
     Raises CommitConflict where the change table has moved on.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: ages_text([step.until])})
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete(step, context, on))
-
-
-def keep_ages(table: TableName, ages: tuple[Age, ...], spark: SparkSession) -> None:
-    """Writes down when commits were made whose snapshots are about to go."""
-    set_properties("expiry.ages", spark, table, {COMMIT_TIMES: ages_text(ages)})
 
 
 def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:

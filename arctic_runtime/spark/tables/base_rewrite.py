@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -28,20 +28,20 @@ CHANGED = f"{OWN_PREFIX}changed"
 """What the action of a row's change is called where both are side by side; with a number, a column of the change."""
 
 
-def renew(step: Renew, context: Context, tell: Callable[[NodeRange], None] = lambda _: None) -> None:
-    """Does what remains of a step and makes it the table; `tell` is called after each part.
+def rewrite_base(step: Renew, context: Context) -> None:
+    """Writes the parts that remain of a step, then makes them the table; the context is told of each part.
 
     Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
     Raises CommitConflict where the base has moved on; what was done is lost then.
     """
     if len(step.ranges) == 1:
         _write(step, step.ranges[0], context, step.table.parts, unmoved(step.expected) | said(merged_to(step.end)))
-        tell(step.ranges[0])
+        context.tell(_done(step, step.ranges[0]))
     else:
-        _renew_by_parts(step, context, tell)
+        _rewrite_by_parts(step, context)
 
 
-def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], None]) -> None:
+def _rewrite_by_parts(step: Renew, context: Context) -> None:
     """A part stays done on the branch whatever comes after it.
 
     Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
@@ -58,7 +58,7 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
     for part in step.remaining:
         merged = merged_to(step.end) if part == step.remaining[-1] else {}
         _write(step, part, context, branch, said({ATTEMPT: step.branch, REWRITTEN: str(part), **merged}))
-        tell(part)
+        context.tell(_done(step, part))
     try:
         _check_all_done(step, context)
         publish_branch(context.attempt, step.table, step.branch, step.expected, step.branch, is_shared=True)
@@ -66,6 +66,10 @@ def _renew_by_parts(step: Renew, context: Context, tell: Callable[[NodeRange], N
         clear_away(spark, step.table, step.branch)
         raise
     clear_away(spark, step.table, step.branch)
+
+
+def _done(step: Renew, part: NodeRange) -> str:
+    return f"  nodes {part} of {step.table} are done, part {step.ranges.index(part) + 1} of {len(step.ranges)}"
 
 
 def _check_all_done(step: Renew, context: Context) -> None:

@@ -1,0 +1,41 @@
+"""Snapshots of a table expire, and the tags that keep them are set and dropped."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.model.expiry import DropTags, Expire
+from arctic_runtime.model.savepoint import Tag
+from arctic_runtime.spark.engine.statement import listed, name, number, statement, text
+from arctic_runtime.spark.tables.commit import perform_statement
+
+
+def expire_snapshots(step: Expire, spark: SparkSession) -> None:
+    """Expires snapshots by their ids alone: the table's own age limits would expire snapshots that are still needed."""
+    call = statement(
+        "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
+        "snapshot_ids => array({ids}))",
+        catalog=name(step.table.catalog),
+        table=text(name(*step.table.parts)),
+        ids=listed(number(snapshot) for snapshot in step.snapshots),
+    )
+    perform_statement("expiry.snapshots", spark, call)
+
+
+def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
+    """Drops tags that kept snapshots for a view; a tag that is gone already is none."""
+    for tag in step.tags:
+        template = "ALTER TABLE {table} DROP TAG IF EXISTS {tag}"
+        drop = statement(template, table=name(*step.table.parts), tag=name(tag))
+        perform_statement("expiry.drop_tag", spark, drop)
+
+
+def set_savepoint_tag(step: Tag, spark: SparkSession) -> None:
+    """Sets the tag of a savepoint at a snapshot of a table, or drops it."""
+    parts = {"table": name(*step.table.parts), "tag": name(step.name)}
+    if step.snapshot is None:
+        drop = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts)
+        perform_statement("savepoint.drop_tag", spark, drop)
+    else:
+        template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
+        perform_statement("savepoint.tag", spark, statement(template, **parts, v=number(step.snapshot)))
