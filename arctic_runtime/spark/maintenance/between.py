@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import trimmed_until
-from arctic_runtime.model.state import Commit
-from arctic_runtime.plan.savepoint import find_savepoint
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, read_appended
 from arctic_runtime.spark.tables.table_session import TableSession
+from arctic_runtime.spark.tables.versions import version_named
 
 
 def changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
 
-    A version is told by its number or by a savepoint's name. Raises ConfigError where a version is not one of the
+    A version is given by its number or by a savepoint's name. Raises ConfigError where a version is not one of the
     table, or they stand the wrong way round.
     """
     state = session.observe()
@@ -40,23 +37,3 @@ def changes_between(session: TableSession, start: int | str, end: int | str, lim
         return []
     ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(limit)
     return [row.asDict(recursive=True) for row in ordered.collect()]
-
-
-def version_named(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
-    """The commit of a version, told by its number or by a savepoint's name; raises ConfigError where there is none."""
-    known = observe_savepoints(session.reader, session.model)
-    if not version.isdecimal():
-        return find_savepoint(session.model, version, known).commit
-    held = (of.commit for of in known)
-    return _known_version(session, (*commits, *held), int(version))
-
-
-def _known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
-    """The one of the commits that made a version; raises ConfigError where none of them did."""
-    for commit in commits:
-        if commit.version.snapshot == version:
-            return commit
-    raise ConfigError(
-        f"{session.model.table} has no version {version}.\n"
-        f"  what to do: `arctic history {session.model.table.name}` shows those that are kept"
-    )

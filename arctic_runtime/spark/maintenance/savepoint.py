@@ -10,9 +10,9 @@ from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.savepoint import Savepoint, Tag
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.plan.savepoint import dropped, savepoint
-from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
+from arctic_runtime.spark.tables.versions import version_named
 
 
 def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:

@@ -11,12 +11,12 @@ from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.run_summary import RunSummary, last_run, run_commits
 from arctic_runtime.model.shape import shape_of
 from arctic_runtime.model.step import AppendChanges
-from arctic_runtime.spark.maintenance.between import version_named
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.frames import current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
+from arctic_runtime.spark.tables.versions import version_named
 
 
 def restore(session: TableSession, version: int | str) -> dict[str, int]:

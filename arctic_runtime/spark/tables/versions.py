@@ -1,0 +1,31 @@
+"""The commit of a version that somebody names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.state import Commit
+from arctic_runtime.plan.savepoint import find_savepoint
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+def version_named(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
+    """The commit of a version, by its number or a savepoint's name; raises ConfigError where there is none."""
+    known = observe_savepoints(session.reader, session.model)
+    if not version.isdecimal():
+        return find_savepoint(session.model, version, known).commit
+    held = (of.commit for of in known)
+    return _known_version(session, (*commits, *held), int(version))
+
+
+def _known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
+    """The commit among `commits` that made a version; raises ConfigError where none did."""
+    for commit in commits:
+        if commit.version.snapshot == version:
+            return commit
+    raise ConfigError(
+        f"{session.model.table} has no version {version}.\n"
+        f"  what to do: `arctic history {session.model.table.name}` shows those that are kept"
+    )
