@@ -23,13 +23,7 @@ def newest_dbt(session: nox.Session) -> None:
     session.install("-c", "constraints.txt", "-e", ".[dev]")
     session.install("--no-deps", "dbt-core==1.12.6")
     session.install("metricflow>=0.213,<1", "opentelemetry-api>=1.26", "python-dotenv>=1.2")
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/unit/adapter/test_dbt_keys.py",
-        "tests/adapter",
-        "-m",
-        "not slow",
-        *session.posargs,
-    )
+    pytest = ("python", "-m", "pytest")
+    session.run(*pytest, "tests/unit/project/test_wheel.py", "-k", "dbt_lists", "-q")
+    suites = ("tests/unit/adapter/test_dbt_keys.py", "tests/adapter")
+    session.run(*pytest, *suites, "-m", "not slow", *session.posargs)

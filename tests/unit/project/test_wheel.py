@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import dbt.adapters
 from dbt.adapters.arctic.__version__ import version
 
 ROOT = Path(__file__).parents[3]
@@ -93,3 +94,23 @@ def write_project(directory: Path) -> None:
     for name, content in re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(content)
+
+
+@pytest.mark.slow
+def test_dbt_lists_the_installed_adapter_with_its_version(wheel: Path, tmp_path: Path) -> None:
+    """dbt looks for adapters in its own folder alone, so the wheel lies beside dbt's files; nothing is fetched."""
+    adapters = tmp_path / "dbt" / "adapters"
+    installed = Path(next(iter(dbt.adapters.__path__)))
+    assert (installed / "__init__.py").exists()
+    adapters.mkdir(parents=True)
+    for folder in (installed.parent, installed):
+        for part in folder.iterdir():
+            link = tmp_path / part.relative_to(installed.parents[1])
+            if not link.exists():
+                link.symlink_to(part)
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path, [name for name in packed.namelist() if name.startswith("dbt/adapters/")])
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=nowhere, check=False)
+    assert re.search(rf"^  - arctic: {re.escape(version)} ", done.stdout, re.MULTILINE), done.stdout + done.stderr
