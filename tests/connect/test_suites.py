@@ -15,26 +15,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TELLING = (
-    # Settings, temporary views and catalogs of a session; runs in threads; branches, fast-forwards, observed counts.
-    "tests/spark/test_session.py::test_settings_of_one_session_are_not_seen_by_another",
-    "tests/spark/test_session.py::test_profiles_that_differ_in_their_catalog_share_one_spark",
-    "tests/spark/test_session.py::test_a_profile_that_needs_another_spark_is_refused",
     "tests/spark/test_commits.py::test_of_racing_runs_one_applies_the_window_and_the_others_end_well",
-    "tests/spark/test_commits.py::test_a_table_that_moved_on_is_not_overwritten",
-    "tests/spark/test_commits.py::test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch",
-    # dbt's statements, errors with rows in them, bindings, and what is cancelled.
     "tests/adapter/test_arctic.py::TestLayers::test_a_run_publishes_exactly_what_changed_to_the_next_layer",
-    "tests/adapter/test_arctic.py::TestBadRows::test_the_error_names_column_and_rows",
     "tests/adapter/test_promises.py::TestConnections",
 )
 MORE = (
-    # Sessions: views, namespaces, threads, versions told by Java.
+    # Sessions: settings, views, namespaces, threads, catalogs of a profile, versions told by Java.
+    "tests/spark/test_session.py::test_settings_of_one_session_are_not_seen_by_another",
+    "tests/spark/test_session.py::test_profiles_that_differ_in_their_catalog_share_one_spark",
+    "tests/spark/test_session.py::test_a_profile_that_needs_another_spark_is_refused",
     "tests/spark/test_session.py::test_temporary_views_of_one_session_are_not_seen_by_another",
     "tests/spark/test_session.py::test_the_current_namespace_belongs_to_its_session",
     "tests/spark/test_session.py::test_threads_get_sessions_of_their_own",
     "tests/spark/test_session.py::test_versions_name_everything_that_does_the_work",
     "tests/spark/test_session.py::test_where_a_server_ended_its_address_is_told_and_its_token_is_not",
     # Errors of the engine and answers that get lost, two commits in parallel, counts that a server did not tell.
+    "tests/spark/test_commits.py::test_a_table_that_moved_on_is_not_overwritten",
+    "tests/spark/test_commits.py::test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch",
     "tests/spark/test_commits.py::test_a_locked_catalog_is_waited_for",
     "tests/spark/test_commits.py::test_a_commit_whose_answer_was_lost_is_found_and_not_done_again",
     "tests/spark/test_commits.py::test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first",
@@ -61,11 +58,12 @@ MORE = (
     "tests/spark/test_overwrite.py::test_a_partition_is_declared_alone",
     "tests/spark/test_restore.py::test_events_that_were_undone_do_not_come_again",
     "tests/spark/test_verify.py::test_every_kind_of_corruption_is_found_and_named_with_examples",
-    # The adapter: Python models, seeds, snapshots, hooks that maintain, `dbt debug`.
+    # The adapter: Python models, seeds, snapshots, hooks that maintain, errors with rows in them, `dbt debug`.
     "tests/adapter/python_model/test_python_model.py::TestPythonKinds",
     "tests/adapter/simple_seed/test_seed.py::TestSeedsAreExact",
     "tests/adapter/simple_snapshot/test_snapshot.py::TestSimpleSnapshot",
     "tests/adapter/test_upkeep.py::TestUpkeep",
+    "tests/adapter/test_arctic.py::TestBadRows::test_the_error_names_column_and_rows",
     "tests/adapter/test_promises.py::TestTypeSwitches",
     "tests/adapter/dbt_debug/test_dbt_debug.py::TestDebug",
 )
