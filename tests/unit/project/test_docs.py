@@ -333,7 +333,7 @@ def way(query: str, is_one_row: bool) -> str:
         analysed = analyse(query, SHOP, {}, "lake", "shop")
         key = () if is_one_row else (analysed.outputs[0][1],)
         facts = Facts(types=analysed.types)
-        return "joined" if isinstance(maintain(analysed.tree, key, CHANGED, facts), Deltas) else "units"
+        return "deltas" if isinstance(maintain(analysed.tree, key, CHANGED, facts), Deltas) else "affected keys"
     except NotMaintained as refused:
         return refused.reason
 
@@ -349,7 +349,7 @@ def test_an_example_of_maintenance_is_kept_or_refused_as_its_line_says(name: str
 
 
 def test_both_ways_of_maintenance_have_examples() -> None:
-    assert {cells[1] for cells in WAYS.values()} == {"joined", "units"}
+    assert {cells[1] for cells in WAYS.values()} == {"deltas", "affected keys"}
     assert len(WAYS) >= 15
 
 
