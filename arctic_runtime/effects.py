@@ -69,7 +69,6 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "base.rewrite.write": Effect("once", "Replaces the rows of one part of a base by the merged ones."),
         "view.tag": Effect("repeatable", "Tags the base's snapshot that the view is about to pin."),
         "view.replace": Effect("repeatable", "Creates or replaces the view over base and change table."),
-        "view.drop_tag": Effect("repeatable", "Drops the tag of the snapshot that the view pinned before."),
         "schema.evolve": Effect("repeatable", "Renames, adds, widens or drops one column of a table."),
         "relation.drop": Effect("repeatable", "Drops a relation that is in the way, or that is about to be rebuilt."),
         "aggregate_state.write": Effect("repeatable", "Creates or replaces the table of the aggregate state."),

@@ -326,11 +326,7 @@ class Lake:
                 yield "tag"
                 self.base.branch(f"arctic_view_{base_snapshot}", base_snapshot)
                 yield "replace view"
-                pinned = self.view.base_snapshot if self.view else None
                 self.view = ViewState(COLUMNS, base_snapshot, merged.snapshot, head.snapshot)
-                if pinned not in (None, base_snapshot):
-                    yield "drop tag"
-                    self.base.refs.pop(f"arctic_view_{pinned}", None)
             case DropBranches(table, names):
                 yield "drop branches"
                 for name in names:

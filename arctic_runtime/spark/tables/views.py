@@ -19,7 +19,8 @@ from arctic_runtime.spark.tables.frames import FEW_KEYS, columns_of, read_table,
 def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceView) -> None:
     """Replaces the view in one commit: readers see the old pins or the new ones, never a mixture.
 
-    A tag keeps the pinned snapshot of the base until the view has moved on.
+    A tag keeps the pinned snapshot of the base. Expiry drops it a day after another snapshot replaced the pinned one:
+    until then a slow process may still move the view back to it.
     """
     assert state.base is not None
     tag = name(view_tag(step.base_snapshot))
@@ -37,16 +38,6 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
         )
     pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
     perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns))
-    if pinned is not None and pinned != step.base_snapshot:
-        perform_statement(
-            "view.drop_tag",
-            spark,
-            statement(
-                "ALTER TABLE {base} DROP TAG IF EXISTS {tag}",
-                base=name(*model.base.parts),
-                tag=name(view_tag(pinned)),
-            ),
-        )
 
 
 def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...]) -> Sql:
