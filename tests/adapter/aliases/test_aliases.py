@@ -25,10 +25,12 @@ class TestAliases(PlainLiterals, BaseAliases):
     pass
 
 
+@pytest.mark.slow
 class TestAliasErrors(PlainLiterals, BaseAliasErrors):
     pass
 
 
+@pytest.mark.slow
 class TestSameAliasDifferentSchemas(PlainLiterals, BaseSameAliasDifferentSchemas):
     pass
 

@@ -41,6 +41,7 @@ class TestSingularTestsEphemeral(BaseSingularTestsEphemeral):
     pass
 
 
+@pytest.mark.slow
 class TestEmpty(BaseEmpty):
     pass
 
@@ -124,6 +125,7 @@ class TestDocsGenerate(BaseDocsGenerate):
         return without_owners_of_views(expected)
 
 
+@pytest.mark.slow
 class TestDocsGenReferences(BaseDocsGenReferences):
     @pytest.fixture(scope="class")
     def expected_catalog(self, project: Any, profile_user: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from dbt.tests.adapter.caching.test_caching import (
     BaseCachingLowercaseModel,
     BaseCachingSelectedSchemaOnly,
@@ -10,6 +11,7 @@ from dbt.tests.adapter.caching.test_caching import (
 )
 
 
+@pytest.mark.slow
 class TestCachingLowercaseModel(BaseCachingLowercaseModel):
     pass
 
@@ -22,5 +24,6 @@ class TestCachingSelectedSchemaOnly(BaseCachingSelectedSchemaOnly):
     pass
 
 
+@pytest.mark.slow
 class TestNoPopulateCache(BaseNoPopulateCache):
     pass

@@ -24,6 +24,7 @@ class TestCloneNotPossible(BaseCloneNotPossible):
                 project.adapter.drop_schema(relation)
 
 
+@pytest.mark.slow
 class TestCloneSameTargetAndState(BaseCloneSameTargetAndState):
     pass
 

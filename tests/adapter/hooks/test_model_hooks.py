@@ -82,10 +82,12 @@ class TestPrePostModelHooksInConfigWithCount(HooksOfProject, BasePrePostModelHoo
     pass
 
 
+@pytest.mark.slow
 class TestHookRefs(ModelHooks, BaseHookRefs):
     pass
 
 
+@pytest.mark.slow
 class TestPrePostModelHooksInConfig(ModelHooks, BasePrePostModelHooksInConfig):
     pass
 
@@ -95,6 +97,7 @@ class TestPrePostModelHooksInConfigKwargs(ModelHooks, BasePrePostModelHooksInCon
     pass
 
 
+@pytest.mark.slow
 class TestPrePostModelHooksOnSeeds(BasePrePostModelHooksOnSeeds):
     pass
 
@@ -109,10 +112,12 @@ class TestPrePostModelHooksOnSeedsPlusPrefixedWhitespace(BasePrePostModelHooksOn
     pass
 
 
+@pytest.mark.slow
 class TestHooksRefsOnSeeds(BaseHooksRefsOnSeeds):
     pass
 
 
+@pytest.mark.slow
 class TestPrePostModelHooksOnSnapshots(BasePrePostModelHooksOnSnapshots):
     pass
 
@@ -122,6 +127,7 @@ class TestPrePostSnapshotHooksInConfigKwargs(BasePrePostSnapshotHooksInConfigKwa
     pass
 
 
+@pytest.mark.slow
 class TestDuplicateHooksInConfigs(BaseDuplicateHooksInConfigs):
     pass
 

@@ -37,6 +37,7 @@ class TestPredicatesMerge(Predicates):
     strategy = "merge"
 
 
+@pytest.mark.slow
 class TestPredicatesDeleteInsert(Predicates):
     strategy = "delete+insert"
 

@@ -17,6 +17,7 @@ class TestPersistDocs(BasePersistDocs):
     pass
 
 
+@pytest.mark.slow
 class TestPersistDocsColumnMissing(BasePersistDocsColumnMissing):
     pass
 

@@ -29,10 +29,12 @@ class TestMacroQueryComments(BaseMacroQueryComments):
     pass
 
 
+@pytest.mark.slow
 class TestMacroArgsQueryComments(BaseMacroArgsQueryComments):
     pass
 
 
+@pytest.mark.slow
 class TestMacroInvalidQueryComments(BaseMacroInvalidQueryComments):
     pass
 

@@ -70,6 +70,7 @@ class TestSeedWithEmptyDelimiter(BaseSeedWithEmptyDelimiter):
     pass
 
 
+@pytest.mark.slow
 class TestSeedEnabledViaConfig(BaseSimpleSeedEnabledViaConfig):
     pass
 
@@ -86,6 +87,7 @@ class TestSeedSpecificFormats(BaseSeedSpecificFormats):
         return tmp_path_factory.mktemp("files") / "data"
 
 
+@pytest.mark.slow
 class TestSeedWithByteOrderMark(BaseSimpleSeedWithBOM):
     @pytest.fixture(scope="class", autouse=True)
     def setUp(self, project: Any) -> None:
@@ -94,6 +96,7 @@ class TestSeedWithByteOrderMark(BaseSimpleSeedWithBOM):
         copy_file(folder, "seed_bom.csv", project.project_root / Path("seeds") / "seed_bom.csv", "")
 
 
+@pytest.mark.slow
 class TestEmptySeed(BaseTestEmptySeed):
     pass
 

@@ -27,6 +27,7 @@ class TestStoreTestFailuresLimit(BaseStoreTestFailuresLimit):
     pass
 
 
+@pytest.mark.slow
 class TestStoreTestFailuresAsInteractions(StoreTestFailuresAsInteractions):
     pass
 

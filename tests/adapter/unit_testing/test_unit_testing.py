@@ -15,10 +15,12 @@ from dbt.tests.adapter.unit_testing.test_types import (
 )
 
 
+@pytest.mark.slow
 class TestUnitTestInvalidInput(BaseUnitTestInvalidInput):
     pass
 
 
+@pytest.mark.slow
 class TestUnitTestCaseInsensivity(BaseUnitTestCaseInsensivity):
     pass
 

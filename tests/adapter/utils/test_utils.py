@@ -101,6 +101,7 @@ class TestDate(BaseDate):
     pass
 
 
+@pytest.mark.slow
 class TestDateSpine(BaseDateSpine):
     pass
 
@@ -137,6 +138,7 @@ class TestGenerateSeries(BaseGenerateSeries):
     pass
 
 
+@pytest.mark.slow
 class TestGetIntervalsBetween(BaseGetIntervalsBetween):
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
