@@ -1,0 +1,502 @@
+"""Every effect by its name, and one scenario that reaches it: tables before, what is done to them, and who reads them.
+
+`SCENARIOS` covers all names of `EFFECTS`. What a scenario does can be done again wherever it ended before: that is what
+a user does after a run that died.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.plan import base_rewrite as planning
+from arctic_runtime.spark.maintenance.compaction import compact, split
+from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
+from arctic_runtime.spark.maintenance.reset import reset
+from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.refresh.overwrite import overwrite
+from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.run import Refresh
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from arctic_runtime.model.table import Model
+
+Act = Callable[[Warehouse], object]
+Models = Callable[[Warehouse], tuple["Model", ...]]
+
+ATTEMPT = ("commit.branch", "commit.append", "commit.publish", "commit.drop_branch")
+STATE = "id int, region string, v int"
+EVENTS = "id int, v string, op string, lsn bigint"
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is `build` once, what `act` does to it, the names of effects that this reaches, and who reads tables."""
+
+    effects: tuple[str, ...]
+    build: Act
+    act: Act
+    models: Models = lambda lake: ()
+    tables: tuple[str, ...] = ()
+
+
+def later(days: int = 2) -> datetime.datetime:
+    """A time at which branches are abandoned and versions are old."""
+    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)
+
+
+# Models
+
+
+def state_model(lake: Warehouse, columns: str = "id, region, v", **config: Any) -> Model:
+    declared = {"primary_key": "id", "compaction": "off", "on_schema_change": "sync_all_columns", **config}
+    return lake.model("m", f"select {columns} from {{s}}", **declared)
+
+
+def event_model(lake: Warehouse, **config: Any) -> Model:
+    declared = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "delete_when": "op = 'd'"}
+    others = {"exclude_columns": ["op", "lsn"], "compaction": "off", "merge": "on_read", **config}
+    return lake.model("m", "select id, v, op, lsn from {changes(events)}", **declared, **others)
+
+
+def load(lake: Warehouse, *changed: tuple[int, str, int]) -> None:
+    """Twenty rows in two regions, but for those that changed."""
+    rows = {key: (key, "eu" if key % 2 else "us", key) for key in range(20)}
+    lake.load("s", list((rows | {row[0]: row for row in changed}).values()), STATE)
+
+
+def events(lake: Warehouse, *rows: tuple[int, str, str, int]) -> None:
+    lake.append("events", rows, EVENTS)
+
+
+def of(*made: Callable[[Warehouse], Model]) -> Models:
+    return lambda lake: tuple(make(lake) for make in made)
+
+
+def dies_before(name: str, action: Callable[[], object]) -> None:
+    """Does something up to an effect, from which on nothing takes place."""
+    dead: list[str] = []
+
+    def die(reached: str, effect: Callable[[], Any]) -> Any:
+        if reached == name or dead:
+            dead.append(reached)
+            raise KeyboardInterrupt
+        return effect()
+
+    with failpoint(die), suppress(KeyboardInterrupt):
+        action()
+    assert dead, name
+
+
+# Refreshes
+
+
+def first_run() -> Scenario:
+    def model(lake: Warehouse) -> Model:
+        return event_model(lake, sort_key=["v"])
+
+    return Scenario(
+        ("changes.create", *ATTEMPT, "base.create", "base.write_order", "view.tag", "view.replace"),
+        lambda lake: events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)]),
+        lambda lake: lake.run(model(lake)),
+        of(model),
+        ("m",),
+    )
+
+
+def small_base() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake))
+        load(lake, (1, "us", 100), (30, "eu", 1))
+
+    return Scenario(
+        (*ATTEMPT, "base.overwrite"), build, lambda lake: lake.run(state_model(lake)), of(state_model), ("m",)
+    )
+
+
+def partitioned_base() -> Scenario:
+    def model(lake: Warehouse) -> Model:
+        return state_model(lake, partition_by=["region"])
+
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(model(lake))
+        load(lake, (1, "us", 100), (2, "us", 7), (30, "eu", 1))
+
+    return Scenario(
+        (*ATTEMPT, "base.merge.delete", "base.merge.append"),
+        build,
+        lambda lake: lake.run(model(lake)),
+        of(model),
+        ("m",),
+    )
+
+
+def unmerged_changes() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(40)])
+        lake.run(event_model(lake))
+        events(lake, (1, "new", "u", 50), (2, "v2", "d", 51))
+
+    return Scenario(
+        (*ATTEMPT, "view.replace"), build, lambda lake: lake.run(event_model(lake)), of(event_model), ("m",)
+    )
+
+
+def abandoned_branch() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake))
+        load(lake, (1, "us", 100))
+        dies_before("commit.drop_branch", lambda: lake.run(state_model(lake)))
+        for v in (200, 300):
+            lake.run(state_model(lake))
+            load(lake, (1, "us", v))
+
+    return Scenario(
+        ("commit.drop_abandoned", "commit.publish", "base.overwrite"),
+        build,
+        lambda lake: Refresh.of(state_model(lake), lake.reader, lambda: lake.spark, now=later()).run(),
+        of(state_model),
+        ("m",),
+    )
+
+
+def other_columns() -> Scenario:
+    def wider(lake: Warehouse) -> Model:
+        return state_model(lake, "id, v, region, -v as minus")
+
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake, "id, v, region, v as gone"))
+        load(lake, (1, "us", 100))
+
+    return Scenario(("schema.evolve", "commit.publish"), build, lambda lake: lake.run(wider(lake)), of(wider))
+
+
+def other_relations() -> Scenario:
+    """A table that is to be merged on read from now on: a view takes its place."""
+
+    def model(lake: Warehouse) -> Model:
+        return state_model(lake, merge="on_read")
+
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake))
+        load(lake, (1, "us", 100))
+
+    return Scenario(
+        ("relation.drop", "base.create", "view.replace"),
+        build,
+        lambda lake: lake.run(model(lake), full_refresh=True),
+        of(model),
+    )
+
+
+def aggregate_state() -> Scenario:
+    sql = "select region, count(*) as n, sum(v) as v from {m} group by region"
+
+    def total(lake: Warehouse) -> Model:
+        return lake.model("total", sql, primary_key="region", refresh="strict")
+
+    def act(lake: Warehouse) -> None:
+        for model in (state_model(lake), total(lake)):
+            lake.run(model)
+
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        act(lake)
+        load(lake, (1, "us", 100), (30, "eu", 1))
+
+    return Scenario(("aggregate_state.write", "commit.append"), build, act, of(state_model, total), ("m", "total"))
+
+
+def damaged_base() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake))
+        lake.spark.sql(f"insert into {lake.sql_name('m')} select * from {lake.sql_name('m')} where id < 3")
+
+    return Scenario(
+        ("repair.mark", "base.create"),
+        build,
+        lambda lake: lake.run(state_model(lake), full_refresh=True),
+        of(state_model),
+    )
+
+
+def started_over() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)])
+        lake.run(event_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        reset(lake.session_of(event_model(lake)))
+        lake.run(event_model(lake))
+
+    return Scenario(("reset.drop", "changes.create"), build, act, of(event_model))
+
+
+def declared_rows() -> Scenario:
+    """Rows of an extract take the place of what the events up to then have made."""
+
+    def build(lake: Warehouse) -> None:
+        unmerged_changes().build(lake)
+        lake.run(event_model(lake))
+        lake.load("extract", [(1, "declared"), (100, "new")], "id int, v string")
+
+    def act(lake: Warehouse) -> None:
+        overwrite(lake.refresh_of(event_model(lake)), lake.table("extract"), "60")
+
+    return Scenario((*ATTEMPT, "view.replace"), build, act, of(event_model), ("m",))
+
+
+def restored_version() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        small_base().build(lake)
+        make_savepoint(lake.session_of(state_model(lake)), "good")
+        lake.run(state_model(lake))
+
+    return Scenario(
+        (*ATTEMPT, "base.overwrite"),
+        build,
+        lambda lake: restore(lake.session_of(state_model(lake)), "good"),
+        of(state_model),
+        ("m",),
+    )
+
+
+# Maintenance
+
+
+def small_files() -> Scenario:
+    def model(lake: Warehouse) -> Model:
+        return state_model(lake, partition_by=["region"])
+
+    def build(lake: Warehouse) -> None:
+        partitioned_base().build(lake)
+        lake.run(model(lake))
+
+    return Scenario(
+        ("compaction.rewrite", "compaction.stamp", *ATTEMPT[::2]),
+        build,
+        lambda lake: compact(lake.session_of(model(lake)), "full"),
+        of(model),
+        ("m",),
+    )
+
+
+def large_buckets() -> Scenario:
+    def model(lake: Warehouse) -> Model:
+        return lake.model("m", "select id, v from {s}", primary_key="id", nodes=2, node_bytes=2500, compaction="off")
+
+    def build(lake: Warehouse) -> None:
+        lake.load("s", [(key, f"{key * 7919 % 1009} of many") for key in range(1000)], "id int, v string")
+        lake.run(model(lake))
+
+    return Scenario(
+        ("compaction.partition_spec", "compaction.rewrite", "compaction.stamp"),
+        build,
+        lambda lake: split(lake.session_of(model(lake))),
+        of(model),
+        ("m",),
+    )
+
+
+def base_rewrite() -> Scenario:
+    """All buckets of a base are written anew in two parts, each in a commit of its own."""
+
+    def model(lake: Warehouse) -> Model:
+        return event_model(lake, nodes=4)
+
+    def build(lake: Warehouse) -> None:
+        unmerged_changes().build(lake)
+        lake.run(model(lake))
+        events(lake, *[(key, "newer", "u", 100 + key) for key in range(20, 26)])
+        lake.run(model(lake))
+
+    def act(lake: Warehouse) -> None:
+        with patch.multiple(planning, PART_BYTES=1, MOST_PARTS=2):
+            compact(lake.session_of(model(lake)), "full")
+
+    return Scenario(
+        ("base.rewrite.branch", "base.rewrite.write", "view.tag", "view.replace"),
+        build,
+        act,
+        of(model),
+        ("m",),
+    )
+
+
+def old_versions() -> Scenario:
+    """Versions, replaced change rows and tags of snapshots that the view pinned before, all of them old by now."""
+
+    def model(lake: Warehouse) -> Model:
+        return event_model(lake, retention={"changes": "1d", "versions": "1d"})
+
+    def build(lake: Warehouse) -> None:
+        events(lake, *[(key, "first", "c", key) for key in range(4)])
+        lake.run(model(lake))
+        for lsn in (10, 20, 30):
+            events(lake, *[(key, f"at {lsn}", "u", lsn) for key in range(3)])
+            lake.run(model(lake))
+        names = ", ".join(f"'{key}'" for key in KEPT_METADATA)
+        lake.spark.sql(f"alter table {lake.sql_name('m__base')} unset tblproperties ({names})")
+
+    def act(lake: Warehouse) -> None:
+        expire(lake.session_of(model(lake), now=later()), [])
+
+    return Scenario(
+        (
+            "expiry.metadata_files",
+            "changelog_compaction.mark",
+            "changelog_compaction.delete",
+            "expiry.ages",
+            "expiry.drop_tag",
+            "expiry.snapshots",
+        ),
+        build,
+        act,
+        of(model),
+        ("m",),
+    )
+
+
+def orphans() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        unmerged_changes().build(lake)
+        lake.run(event_model(lake))
+        folder = lake.reader.load_table(lake.namespace, "m__changes").location().removeprefix("file:")
+        file = Path(folder) / "data" / "orphan.parquet"
+        file.write_bytes(b"x")
+        os.utime(file, (0, 0))
+
+    def act(lake: Warehouse) -> None:
+        orphan_files(lake.session_of(event_model(lake)), DAY_SECONDS, remove=True)
+
+    return Scenario(("expiry.orphans",), build, act, of(event_model), ("m",))
+
+
+def savepoint() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(state_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        make_savepoint(lake.session_of(state_model(lake)), "good")
+        assert [point.name for point in observe_savepoints(lake.reader, state_model(lake))] == ["good"]
+        drop_savepoint(lake.session_of(state_model(lake)), "good")
+        assert observe_savepoints(lake.reader, state_model(lake)) == ()
+
+    return Scenario(("savepoint.tag", "savepoint.drop_tag"), build, act, of(state_model), ("m",))
+
+
+# What the adapter does
+
+
+def increment_of_an_empty_table() -> Scenario:
+    def build(lake: Warehouse) -> None:
+        lake.spark.sql(f"create table {lake.sql_name('t')} (id int) using iceberg")
+
+    def act(lake: Warehouse) -> None:
+        from dbt.adapters.arctic.materialize.increments import branch_name, in_one_step
+
+        branch = branch_name(uuid.uuid4().hex[:12])
+        name = ".".join([lake.sql_name("t"), f"branch_{branch}"])
+        rows = lake.frame([(1,)], "id int")
+        in_one_step(lake.spark, lake.reader, lake.table("t"), branch, lambda: rows.writeTo(name).overwrite(F.lit(True)))
+
+    return Scenario(("incremental.first_snapshot", *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
+
+
+def debug() -> Scenario:
+    """`dbt debug` in a schema that is not there yet."""
+    names = ("namespace.create", "debug.create", "debug.drop", "namespace.drop", "debug.remove_folders")
+    return Scenario(names, lambda lake: None, dbt_debug)
+
+
+def dbt_debug(lake: Warehouse) -> None:
+    from dbt.adapters.factory import reset_adapters
+    from dbt.cli.main import dbtRunner
+
+    profile = lake.environment.profile
+    warehouse = Path(profile.catalog_properties["warehouse"])
+    folder = warehouse.parent / "debugged"
+    folder.mkdir(exist_ok=True)
+    target = {"type": "arctic", "warehouse": str(warehouse), "schema": f"{lake.namespace}_new", "threads": 1}
+    target |= {"method": profile.method, "server_side_parameters": dict(profile.settings)}
+    profiles = {"debugged": {"target": "dev", "outputs": {"dev": target}}}
+    (folder / "profiles.yml").write_text(json.dumps(profiles))
+    (folder / "dbt_project.yml").write_text(json.dumps({"name": "debugged", "profile": "debugged", "version": "1.0"}))
+    where = ["--project-dir", str(folder), "--profiles-dir", str(folder)]
+    outcome = dbtRunner().invoke(["--quiet", "--log-path", str(folder), "debug", *where])
+    reset_adapters()
+    if not outcome.success:
+        raise CatalogError(f"dbt debug failed: {outcome.exception}")
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    make.__name__: make()
+    for make in (
+        first_run,
+        small_base,
+        partitioned_base,
+        unmerged_changes,
+        abandoned_branch,
+        other_columns,
+        other_relations,
+        aggregate_state,
+        damaged_base,
+        started_over,
+        declared_rows,
+        restored_version,
+        small_files,
+        large_buckets,
+        base_rewrite,
+        old_versions,
+        orphans,
+        savepoint,
+        increment_of_an_empty_table,
+        debug,
+    )
+}
+
+REACHED: Mapping[str, str] = {
+    name: key for key, scenario in reversed(SCENARIOS.items()) for name in reversed(scenario.effects)
+}
+"""The name of an effect → the first scenario that reaches it."""
+
+
+def namespace_of(key: str) -> str:
+    """Where a scenario's tables are."""
+    return f"crash_{key}"
+
+
+def rounds() -> tuple[tuple[tuple[str, str], ...], ...]:
+    """All names with a scenario each, and each scenario at most once in a round: so many processes have to die."""
+    reached: dict[str, list[str]] = {key: [] for key in SCENARIOS}
+    ways = {name: [key for key, one in SCENARIOS.items() if name in one.effects] for name in REACHED}
+    for name in sorted(ways, key=lambda name: len(ways[name])):
+        least = min(ways[name], key=lambda key: len(reached[key]))
+        reached[least].append(name)
+    most = max(map(len, reached.values()))
+    return tuple(
+        tuple((key, names[place]) for key, names in reached.items() if place < len(names)) for place in range(most)
+    )

@@ -1,0 +1,172 @@
+"""Every effect may be the last that a process does, and every answer may get lost; done again, all is exact.
+
+What is tested follows `EFFECTS`: a name without a scenario, or one that its scenario does not reach, is a failure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arctic_runtime.effects import EFFECTS, failpoint
+from arctic_runtime.errors import ArcticError, CatalogError
+from arctic_runtime.model.properties import MODE, OFFSETS
+from arctic_runtime.spark.maintenance.compaction import compact
+from tests.crash.prebuilt import Prebuilt, folder_of
+from tests.crash.scenarios import REACHED, SCENARIOS, Scenario, later, namespace_of, rounds
+from tests.spark.warehouse import Rows, Warehouse, sorted_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.table import Model
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+
+ROOT = Path(__file__).parents[2]
+Shown = dict[str, Rows]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario that was built in a namespace of its own, and what its tables show before anything is done."""
+
+    scenario: Scenario
+    prebuilt: Prebuilt
+    before: Shown
+
+
+Cases = Callable[[str], Case]
+
+
+@pytest.fixture(scope="module")
+def cases(
+    environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Cases:
+    """Scenarios by their names, each built when it is asked for first."""
+    copies = tmp_path_factory.mktemp("copies")
+    built: dict[str, Case] = {}
+
+    def case(key: str) -> Case:
+        if key not in built:
+            spark.sql(f"create namespace {environment.profile.catalog}.{namespace_of(key)}")
+            lake, scenario = Warehouse(environment, reader, spark, namespace_of(key)), SCENARIOS[key]
+            prebuilt = Prebuilt.of(lake, scenario.build, copies)
+            built[key] = Case(scenario, prebuilt, shown(scenario, lake))
+        return built[key]
+
+    return case
+
+
+def shown(scenario: Scenario, lake: Warehouse) -> Shown:
+    """What readers see of each table that is there."""
+    there = lake.reader.list_relations(lake.namespace)
+    return {name: sorted_rows(lake.spark.table(lake.sql_name(name))) for name in scenario.tables if name in there}
+
+
+def test_every_effect_has_a_scenario_and_a_round_in_which_a_process_dies_before_it() -> None:
+    assert set(REACHED) == set(EFFECTS)
+    assert sorted(name for parks in rounds() for _, name in parks) == sorted(EFFECTS)
+
+
+class Lost:
+    """A failpoint that loses the first answer of each effect: it takes place, and an error comes in its place."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if name not in self.names:
+            self.names.append(name)
+            raise CatalogError(f"The answer of {name} was lost.")
+        return done
+
+
+@pytest.mark.parametrize("key", SCENARIOS)
+def test_answers_that_get_lost_one_after_the_other_lose_and_repeat_nothing(cases: Cases, key: str) -> None:
+    """Where a lost answer spares the effects after it, these lose theirs another time, from the start."""
+    case, lost = cases(key), Lost()
+    wanted = set(case.scenario.effects)
+    while left := wanted - set(lost.names):
+        lake = case.prebuilt.restore()
+        is_exact_when_it_is_done_again(case, lake, list(shown_after_losses(case.scenario, lake, lost)))
+        assert left > wanted - set(lost.names), f"not reached: {left}"
+
+
+def shown_after_losses(scenario: Scenario, lake: Warehouse, lost: Lost) -> Iterator[Shown]:
+    """What readers see after each lost answer, until a scenario ends without one."""
+    while True:
+        before = len(lost.names)
+        try:
+            with failpoint(lost):
+                scenario.act(lake)
+        except ArcticError:
+            assert len(lost.names) > before
+            yield shown(scenario, lake)
+        else:
+            return
+
+
+@pytest.mark.parametrize(
+    "parks", [pytest.param(parks, marks=[pytest.mark.slow] if place else []) for place, parks in enumerate(rounds())]
+)
+def test_a_process_that_is_killed_before_an_effect_loses_and_repeats_nothing(
+    cases: Cases, parks: tuple[tuple[str, str], ...]
+) -> None:
+    """One process, and its Java, die for all scenarios of a round at once."""
+    chosen = {key: cases(key) for key, _ in parks}
+    lakes = {key: case.prebuilt.restore() for key, case in chosen.items()}
+    assert killed(folder_of(lakes[parks[0][0]]).parent, parks) == [name for _, name in parks]
+    for key, case in chosen.items():
+        is_exact_when_it_is_done_again(case, lakes[key], [shown(case.scenario, lakes[key])])
+
+
+def killed(warehouse: Path, parks: tuple[tuple[str, str], ...]) -> list[str]:
+    """Starts a process that comes to these effects, kills it and its Java, and returns the names that it reached."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.parked", json.dumps({"warehouse": str(warehouse), "parks": parks})],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    lines = dict(line.split() for line in itertools.takewhile(lambda line: line != "parked\n", child.stdout))
+    for process in (child.pid, int(lines.pop("java"))):
+        os.kill(process, signal.SIGKILL)
+    child.communicate()
+    return list(lines)
+
+
+def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[Shown]) -> None:
+    """Readers have seen the tables as they were before or after; then these are exact, and nothing is left behind."""
+    case.scenario.act(lake)
+    after = shown(case.scenario, lake)
+    assert set(after) == set(case.scenario.tables)
+    for table in case.scenario.tables:
+        for rows in (found.get(table) for found in seen):
+            assert rows in (case.before.get(table), after[table])
+    for model in case.scenario.models(lake):
+        assert lake.broken(model) == []
+        assert consumes_once(lake, model)
+        compact(lake.session_of(model, now=later()), "auto")
+        assert lake.branches(model) == set()
+
+
+def consumes_once(lake: Warehouse, model: Model) -> bool:
+    """Whether no two runs of a table of events took the same ones."""
+    changes = lake.state(model).changes
+    assert changes is not None
+    consumed = [of.summary[OFFSETS] for of in changes.commits if of.summary.get(MODE) in ("create", "incremental")]
+    return model.config.input != "changes" or len(consumed) == len(set(consumed))
