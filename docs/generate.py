@@ -1,4 +1,4 @@
-"""Writes the parts of these pages that follow from the code: `python -m docs.generate`, or `make docs`.
+"""Writes what follows from the code, parts of these pages and macros: `python -m docs.generate`, or `make docs`.
 
 A generated part stands between two comments, `<!-- generated: NAME -->` and `<!-- end of generated: NAME -->`.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from arctic_runtime.model.properties import describe_stored_names
+from docs.generate_macros import MACROS, macros_text
 
 PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
@@ -29,6 +30,7 @@ def _part(found: re.Match[str]) -> str:
 
 
 def main() -> None:
+    MACROS.write_text(macros_text(), encoding="utf-8")
     for page in sorted(PAGES.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         if generated(text) != text:

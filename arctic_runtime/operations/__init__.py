@@ -1,6 +1,13 @@
 """What can be asked of a table, beside its refresh."""
 
 __all__ = [
+    "arguments",
+    "changing",
     "inspect",
+    "looking",
+    "maintaining",
     "node_tree",
+    "operation",
+    "registry",
+    "verify",
 ]

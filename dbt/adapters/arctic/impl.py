@@ -31,6 +31,7 @@ from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.model.properties import CLONE_KIND, KIND
+from arctic_runtime.operations.registry import operation
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import text
 from dbt.adapters.arctic import upkeep
@@ -183,66 +184,17 @@ class ArcticAdapter(SparkAdapter):
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
-    def arctic_compact(self, target: BaseRelation | str, mode: str = "auto") -> list[str]:
-        """Compacts a model's table, given by its relation or its name; returns lines for people."""
-        self.connections.get_thread_connection().handle.note_temporary_view()
-        with self.connections.exception_handler("compact"):
-            model = upkeep.one(upkeep.project_models(self._nodes), target)
-            return upkeep.compact(model, mode, self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_split(self, target: BaseRelation | str) -> list[str]:
-        """Splits nodes of a model's table that outgrew their limit; returns lines for people."""
-        self.connections.get_thread_connection().handle.note_temporary_view()
-        with self.connections.exception_handler("split"):
-            model = upkeep.one(upkeep.project_models(self._nodes), target)
-            return upkeep.split(model, self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_expire(self, target: BaseRelation | str) -> list[str]:
-        """Lets a model's old versions go, as its `retention` says; returns lines for people."""
-        with self.connections.exception_handler("expire"):
+    def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
+        """Performs an operation on a model's table, given by its relation or its name; returns lines for people."""
+        with self.connections.exception_handler(name):
+            asked = operation(name)
+            if asked.changes:
+                self.connections.get_thread_connection().handle.note_temporary_view()
             models = upkeep.project_models(self._nodes)
-            return upkeep.expire(upkeep.one(models, target), models.values(), self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_restore(self, target: BaseRelation | str, version: int | str) -> list[str]:
-        """Takes a model's table back to an earlier version, or to a savepoint; returns lines for people."""
-        self.connections.get_thread_connection().handle.note_temporary_view()
-        with self.connections.exception_handler("restore"):
-            model = upkeep.one(upkeep.project_models(self._nodes), target)
-            return upkeep.restore(model, version, self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_overwrite(
-        self,
-        target: BaseRelation | str,
-        source: BaseRelation | str,
-        as_of: Any,
-        partition: Mapping[str, Any] | None = None,
-    ) -> list[str]:
-        """Says what all rows of a model of change events are as of a place in their order; returns lines for people."""
-        self.connections.get_thread_connection().handle.note_temporary_view()
-        with self.connections.exception_handler("overwrite"):
-            named = upkeep.one(upkeep.project_models(self._nodes), target)
-            model = upkeep.with_query(named, self.config, self.get_macro_resolver())
-            return upkeep.overwrite(model, source, as_of, partition, self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_savepoint(
-        self, target: BaseRelation | str, name: str, version: int | str | None = None, drop: bool = False
-    ) -> list[str]:
-        """Gives a version of a model's table a name, or takes the name away; returns lines for people."""
-        with self.connections.exception_handler("savepoint"):
-            model = upkeep.one(upkeep.project_models(self._nodes), target)
-            return upkeep.savepoint(model, name, version, drop, self.catalog_reader, self.spark_session)
-
-    @available.parse_list
-    def arctic_status(self, target: BaseRelation | str) -> list[str]:
-        """How a model's table stands; returns lines for people."""
-        with self.connections.exception_handler("status"):
-            models = upkeep.project_models(self._nodes)
-            return upkeep.status(upkeep.one(models, target), models.values(), self.catalog_reader)
+            model = upkeep.one(models, target)
+            if asked.needs_query:
+                model = upkeep.with_query(model, self.config, self.get_macro_resolver())
+            return upkeep.perform(asked, model, models.values(), arguments, self.catalog_reader, self.spark_session)
 
     # Names and types
 

@@ -1,18 +1,16 @@
-"""What hooks and `dbt run-operation` ask for: upkeep, savepoints, restoring, declared rows and status of one table."""
+"""Operations on one table as hooks and `dbt run-operation` ask for them, by its relation or its model's name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
+import jinja2
 from dbt.adapters.base import BaseRelation
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.compaction import CompactionMode, describe_compaction
-from arctic_runtime.model.names import named_table
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations import inspect
-from arctic_runtime.plan.expiry import describe_expiry
+from arctic_runtime.operations.operation import Operation, OperationContext
 from dbt.adapters.arctic.materialize import maintain
 from dbt.adapters.arctic.project import compiled_model, relation_of
 
@@ -47,98 +45,34 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
     return compiled_model(node)
 
 
-def compact(model: Model, mode: str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
-    """Compacts a table; returns lines for people."""
-    from arctic_runtime.spark.maintenance.compaction import compact as perform
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    modes = {str(known): known for known in get_args(CompactionMode)}
-    if mode not in modes:
-        raise ConfigError(f"compaction has no mode {mode!r}; it has {', '.join(modes)}")
-    done = perform(TableSession(model, reader, session), modes[mode])
-    return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to compact"]
-
-
-def split(model: Model, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
-    """Splits nodes that outgrew their limit; returns lines for people."""
-    from arctic_runtime.spark.maintenance.compaction import split as perform
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    done = perform(TableSession(model, reader, session))
-    return [f"done: {describe_compaction(step)}" for step in done.steps] or [f"{model.table}: nothing to split"]
-
-
-def expire(
-    model: Model, models: Iterable[Model], reader: CatalogReader, session: Callable[[], SparkSession]
-) -> list[str]:
-    """Lets old versions of a table go; `models` are those of the project, any of which may read it."""
-    from arctic_runtime.spark.maintenance.expiry import expire as perform
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    return describe_expiry(perform(TableSession(model, reader, session), [other.table for other in models]), "gone")
-
-
-def restore(model: Model, version: int | str, reader: CatalogReader, session: Callable[[], SparkSession]) -> list[str]:
-    """Takes a table back to an earlier version; returns lines for people."""
-    from arctic_runtime.spark.refresh.restore import restore as perform
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    return [inspect.describe_restored(model, perform(TableSession(model, reader, session), version))]
-
-
-def overwrite(
+def perform(
+    asked: Operation,
     model: Model,
-    source: BaseRelation | str,
-    as_of: Any,
-    partition: Mapping[str, Any] | None,
+    models: Iterable[Model],
+    given: Mapping[str, Any],
     reader: CatalogReader,
-    session: Callable[[], SparkSession],
+    spark: Callable[[], SparkSession],
 ) -> list[str]:
-    """Says what all rows of a table are, or those of a partition; values come as YAML or Jinja has them."""
-    from arctic_runtime.spark.refresh.overwrite import overwrite as perform
-    from arctic_runtime.spark.refresh.run import Refresh
+    """Performs an operation on one model with the arguments of its macro; returns lines for people.
 
-    rows = named_table(source, model.table) if isinstance(source, str) else maintain.table_name(source)
-    place = _given("as_of", as_of)
-    values = {name: _given(f"partition.{name}", value) for name, value in (partition or {}).items()}
-    return [
-        inspect.describe_overwritten(model, perform(Refresh.of(model, reader, session), rows, place, values), place)
-    ]
+    `models` are those of the project, any of which may read it.
+    """
+    values = asked.read(_plain(given), known=asked.macro_arguments or ())
+    context = OperationContext(reader, spark, tuple(models))
+    return list(asked.run(context, [model], values).lines)
 
 
-def savepoint(
-    model: Model,
-    name: str,
-    version: int | str | None,
-    drop: bool,
-    reader: CatalogReader,
-    session: Callable[[], SparkSession],
-) -> list[str]:
-    """Gives a version of a table a name, or takes the name away; returns lines for people."""
-    from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    table = TableSession(model, reader, session)
-    if drop:
-        drop_savepoint(table, name)
-        return [f"{model.table}: dropped savepoint {name}"]
-    made = make_savepoint(table, name, None if version is None else str(version))
-    return [inspect.describe_savepoint(model, made)]
-
-
-def status(model: Model, models: Iterable[Model], reader: CatalogReader) -> list[str]:
-    """How a table stands, and who reads it."""
-    return inspect.describe_status(inspect.status(reader, model, tuple(models)))
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as operations read them: relations as tables, and without those that a macro's caller left out."""
+    written = {name: value for name, value in given.items() if not isinstance(value, jinja2.Undefined)}
+    return {
+        name: maintain.table_name(value) if isinstance(value, BaseRelation) else value
+        for name, value in written.items()
+    }
 
 
 def _model(node: Any) -> Model:
     return maintain.to_model(relation_of(node), node.to_dict(omit_none=True), node.raw_code)
-
-
-def _given(name: str, value: Any) -> str:
-    if value is None:
-        raise ConfigError(f"`{name}` has no value")
-    return str(value)
 
 
 def _is_at(model: Model, wanted: BaseRelation | str) -> bool:

@@ -16,6 +16,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
 from arctic_runtime.model.compaction import CompactionPlan, Fold
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.operations import inspect
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.server import Server
@@ -109,7 +110,7 @@ def test_wrong_use_exits_with_2_and_loads_nothing(
     assert loaded == []
 
 
-@pytest.mark.parametrize("command", cli._COMMANDS)
+@pytest.mark.parametrize("command", cli.command_names())
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         cli.main([command, "--help"])
@@ -142,7 +143,7 @@ def test_tables_that_contradict_one_another_exit_with_1(arctic: Arctic, monkeypa
     def broken(*_: Any) -> None:
         raise CorruptState("the base is ahead")
 
-    monkeypatch.setattr(cli.inspect, "history", broken)
+    monkeypatch.setattr(inspect, "history", broken)
     assert arctic("history", "ods") == (1, "", "arctic history: the base is ahead\n")
 
 
@@ -244,7 +245,7 @@ def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_ra
     assert (code, begun) == (1, ["dwd", "ods"])
     assert out == (
         "at work on dwd, full\nat work on ods, full\n"
-        "lake.dwd.dwd:\n  others were faster\nlake.dwd.ods:\n  lake.dwd.ods: nothing to do\n"
+        "lake.dwd.dwd:\n  others were faster\nlake.dwd.ods:\n  lake.dwd.ods: nothing to compact\n"
     )
     code, out, _ = arctic("compact", "--all", "--plan", "--json")
     assert code == 0

@@ -51,7 +51,7 @@ from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan import (
     reconcile as settle,
 )
-from dbt.adapters.arctic.cli import _COMMANDS, _WITHOUT_MODELS, _parser
+from dbt.adapters.arctic.cli import command_names, parser
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
 ROOT = Path(__file__).parents[3]
@@ -422,11 +422,11 @@ def test_every_mode_of_compaction_is_explained() -> None:
 
 def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
     typed = [line for block in blocks("sh") for line in block.text.splitlines() if line.startswith("arctic ")]
-    assert {shlex.split(line)[1] for line in typed} == {*_COMMANDS, *_WITHOUT_MODELS}
+    assert {shlex.split(line)[1] for line in typed} == set(command_names())
     for line in typed:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             try:
-                _parser().parse_args(shlex.split(line)[1:])
+                parser().parse_args(shlex.split(line)[1:])
             except SystemExit:
                 pytest.fail(f"{line}: {said.getvalue()}")
 
@@ -434,7 +434,7 @@ def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
 @pages
 def test_commands_named_in_the_text_exist(page: Path) -> None:
     named = {code.split()[1] for code in _CODE.findall(prose(page)) if re.match(r"arctic [a-z]", code)}
-    assert named <= {*_COMMANDS, *_WITHOUT_MODELS}
+    assert named <= set(command_names())
 
 
 def test_the_readme_names_models_that_the_sample_has() -> None:
@@ -494,9 +494,9 @@ def test_the_example_of_a_tree_is_what_it_prints() -> None:
     assert "\n".join(printed) in read("docs/operations.md")
 
 
-def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_explain_is_what_it_prints() -> None:
     from arctic_runtime.model.version import Version, Window
-    from dbt.adapters.arctic import cli
+    from arctic_runtime.operations.looking import describe_next_run
 
     def version(snapshot: int) -> Version:
         return Version("uuid", snapshot, 1)
@@ -523,11 +523,5 @@ def test_the_example_of_explain_is_what_it_prints(monkeypatch: pytest.MonkeyPatc
     steps = (step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),)
     plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)
     model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
-    desk = SimpleNamespace(
-        project=SimpleNamespace(one=lambda _: model),
-        options=SimpleNamespace(model="dwd_flights"),
-        planner=lambda _: SimpleNamespace(explain=lambda: plan),
-    )
-    monkeypatch.setattr(cli, "asdict", lambda _: {})
-    printed = cli._explain(desk)  # type: ignore[arg-type]
-    assert "\n".join(printed.lines) in read("docs/operations.md")
+    printed = describe_next_run(model, plan)  # type: ignore[arg-type]
+    assert "\n".join(printed) in read("docs/operations.md")

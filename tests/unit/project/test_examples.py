@@ -14,7 +14,7 @@ import pytest
 import sqlglot
 from dbt.cli.main import cli as dbt
 
-from dbt.adapters.arctic.cli import _parser
+from dbt.adapters.arctic.cli import parser
 from tests.unit.project.test_docs import ROOT, Block, blocks, read
 
 Arguments = list[str]
@@ -48,7 +48,7 @@ def _make(arguments: Arguments) -> None:
 
 
 def _arctic(arguments: Arguments) -> None:
-    _parser().parse_args(arguments)
+    parser().parse_args(arguments)
 
 
 COMMANDS: Mapping[str, Callable[[Arguments], None]] = {

@@ -1,0 +1,78 @@
+"""Readers of arguments: from text as people type it, or a value as YAML, Jinja or JSON has it.
+
+Each takes the argument's name for errors and the value; each raises ConfigError for a value that it can't use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.compaction import CompactionMode
+from arctic_runtime.model.names import TableName
+
+Reader = Callable[[str, Any], Any]
+
+MODES: tuple[str, ...] = get_args(CompactionMode)
+
+
+def read_text(_: str, value: Any) -> str:
+    """Text; numbers and dates as they are written."""
+    return str(value)
+
+
+def read_flag(label: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{label}` must be true or false; found {value!r}")
+    return value
+
+
+def read_count(label: str, value: Any) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"`{label}` must be a whole number; found {value!r}")
+    return int(value)
+
+
+def read_texts(label: str, value: Any) -> tuple[str, ...]:
+    """One text or more."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"`{label}` must be a list; found {value!r}")
+    return tuple(str(item) for item in value)
+
+
+def read_mode(_: str, value: Any) -> CompactionMode:
+    """A mode of compaction."""
+    if value not in MODES:
+        raise ConfigError(f"compaction has no mode {value!r}; it has {', '.join(MODES)}")
+    mode: CompactionMode = value
+    return mode
+
+
+def read_source(_: str, value: Any) -> str | TableName:
+    """A table or view: its name, as long as a user likes it, or what dbt knows it by."""
+    return value if isinstance(value, TableName) else str(value)
+
+
+def read_partition(label: str, value: Any) -> dict[str, str]:
+    """The value of each partition column, from a mapping or from texts such as `region=eu`."""
+    if isinstance(value, Mapping):
+        return {str(name): _partition_value(f"{label}.{name}", found) for name, found in value.items()}
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"`{label}` must be columns and their values; found {value!r}")
+    return dict(_column_value(label, str(text)) for text in value)
+
+
+def _partition_value(label: str, value: Any) -> str:
+    if value is None:
+        raise ConfigError(f"`{label}` has no value")
+    return str(value)
+
+
+def _column_value(label: str, text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"`{label}` must be a column and its value, such as region=eu; found {text!r}")
+    return name, value

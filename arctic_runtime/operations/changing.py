@@ -1,0 +1,130 @@
+"""Operations that say what a table's rows are, name a version of it, or drop it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from arctic_runtime.catalog.observe import last_consumed, observe_own
+from arctic_runtime.model.names import TableName, named_table
+from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations import inspect
+from arctic_runtime.operations.arguments import read_flag, read_partition, read_source
+from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
+
+_KNOWN = "as `arctic history` shows it, or a savepoint's name"
+
+
+def _restore(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.refresh.restore import restore
+
+    counts = restore(context.table(model), values["version"])
+    return Answer(counts, (inspect.describe_restored(model, counts),))
+
+
+def _overwrite(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.refresh.overwrite import overwrite
+
+    source, as_of = values["source"], values["as_of"]
+    rows = source if isinstance(source, TableName) else named_table(source, model.table)
+    counts = overwrite(context.refresh(model), rows, as_of, values["partition"] or {})
+    return Answer(counts, (inspect.describe_overwritten(model, counts, as_of),))
+
+
+def _savepoint(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+
+    table, name = context.table(model), values["name"]
+    if values["drop"]:
+        drop_savepoint(table, name)
+        return Answer({"dropped": name}, (f"{model.table}: dropped savepoint {name}",))
+    made = make_savepoint(table, name, values["version"])
+    return Answer(asdict(made), (inspect.describe_savepoint(model, made),))
+
+
+def _reset(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.reset import reset
+
+    readers = _readers(context, model)
+    return _describe_reset(model, reset(context.table(model)), readers, "dropped")
+
+
+def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
+    own = observe_own(context.reader, model)
+    answer = _describe_reset(model, own, _readers(context, model), "to drop")
+    warning = "nothing was dropped: all versions and change rows would be lost; add --yes to do it"
+    return Answer(answer.data, (*answer.lines, *([warning] if own else [])))
+
+
+def _readers(context: OperationContext, model: Model) -> list[TableName]:
+    """The project's tables that have read this one."""
+    return [other.table for other in context.models if str(model.table) in last_consumed(context.reader, other.table)]
+
+
+def _describe_reset(model: Model, own: tuple[Stranger, ...], readers: list[TableName], verb: str) -> Answer:
+    lines = [f"{verb}: {relation.kind} {relation.name}" for relation in own] or [f"{model.table}: nothing was built"]
+    lines += [
+        f"read by {reader}: its next run computes everything once, and with `input: changes` needs --full-refresh"
+        for reader in readers
+    ]
+    data = {"relations": [asdict(relation) for relation in own], "readers": [str(reader) for reader in readers]}
+    return Answer(data, tuple(lines))
+
+
+RESTORE = Operation(
+    name="restore",
+    description="go back to an earlier version, as a new change",
+    tables="one",
+    perform=on_one(_restore),
+    needs_spark=True,
+    changes=True,
+    arguments=(Argument("version", _KNOWN, is_required=True, metavar="V"),),
+    macro_arguments=("version",),
+)
+OVERWRITE = Operation(
+    name="overwrite",
+    description="say what all rows are as of a place in the order of events; later events still hold",
+    tables="one",
+    perform=on_one(_overwrite),
+    needs_spark=True,
+    changes=True,
+    needs_query=True,
+    arguments=(
+        Argument(
+            "source", "a table or view with the rows", read_source, is_required=True, option="--from", metavar="TABLE"
+        ),
+        Argument(
+            "partition",
+            "replace this partition alone; once for each column that the table is partitioned by",
+            read_partition,
+            "object",
+            metavar="COLUMN=VALUE",
+        ),
+        Argument("as_of", "a value of the model's `sequence_by`", is_required=True, metavar="P"),
+    ),
+    macro_arguments=("source", "as_of", "partition"),
+)
+SAVEPOINT = Operation(
+    name="savepoint",
+    description="give a version a name, which keeps it from expiry",
+    tables="one",
+    perform=on_one(_savepoint),
+    needs_spark=True,
+    changes=True,
+    arguments=(
+        Argument("name", "of the savepoint", is_required=True, is_positional=True, metavar="NAME"),
+        Argument("version", f"{_KNOWN} (default: the newest)", metavar="V", exclusive_group="version"),
+        Argument("drop", "take the name away", read_flag, "boolean", False, exclusive_group="version"),
+    ),
+    macro_arguments=("name", "version", "drop"),
+)
+RESET = Operation(
+    name="reset",
+    description="drop everything that a model has made, so that its next run is its first",
+    tables="one",
+    perform=on_one(_reset),
+    plan=on_one(_plan_reset),
+    needs_spark=True,
+    changes=True,
+    needs_confirmation=True,
+)

@@ -1,0 +1,143 @@
+"""Operations that show tables: status, history, the next run, one row, and change rows between versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.model.step import describe
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations import inspect, node_tree
+from arctic_runtime.operations.arguments import read_count, read_flag, read_texts
+from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
+from arctic_runtime.spark.refresh.planning import Plan
+
+
+def describe_next_run(model: Model, plan: Plan) -> list[str]:
+    """Lines for people: what the next run does, and why."""
+    decision = plan.decision
+    return [
+        f"{model.table}",
+        f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
+        *(f"  reads {name}: {_window(window)}" for name, window in decision.windows.items()),
+        *(f"  {way.explain()}" for way in decision.ways),
+        *(f"  {line}" for line in (decision.increment.describe() if decision.increment else ())),
+        *(f"  in full: {line}" for line in plan.joins),
+        *(f"  then: {describe(step)}" for step in plan.steps),
+        *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),
+    ]
+
+
+def _catch_up(model: Model) -> str:
+    """The merge that follows a commit; its extent depends on how many rows that commit has."""
+    if model.config.merge == "on_write":
+        return f"merge the new changes into {model.base}"
+    return f"replace view {model.table}, and merge into {model.base} where enough has come together"
+
+
+def _window(window: Any) -> str:
+    if window.start is None:
+        return f"all of version {window.end.snapshot}"
+    if window.is_empty:
+        return f"nothing new since version {window.end.snapshot}"
+    return f"from version {window.start.snapshot} to {window.end.snapshot}"
+
+
+def _explain(context: OperationContext, model: Model, _: Values) -> Answer:
+    plan = context.planner(model).explain()
+    return Answer(asdict(plan), tuple(describe_next_run(model, plan)))
+
+
+def _status(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+    data: list[Any] = []
+    lines: list[str] = []
+    wanted = values["tree"] or values["partition"] is not None
+    for model in models:
+        status = inspect.status(context.reader, model, context.models)
+        tree = node_tree.tree(context.reader, model, values["partition"]) if wanted else None
+        data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
+        lines += [*inspect.describe_status(status), *(node_tree.describe_tree(tree) if tree else [])]
+    return Answer(data, tuple(lines))
+
+
+def _history(context: OperationContext, model: Model, _: Values) -> Answer:
+    entries = inspect.history(context.reader, model)
+    lines = [inspect.describe_history(entry) for entry in entries]
+    return Answer([asdict(entry) for entry in entries], tuple(lines or ["no versions yet"]))
+
+
+def _changes(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.between import changes_between
+
+    rows = changes_between(context.table(model), values["start"], values["end"], values["limit"])
+    return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
+
+
+def _lookup(context: OperationContext, model: Model, values: Values) -> Answer:
+    result = lookup(context.reader, model, values["key"])
+    row = result.row
+    lines = (
+        "no such row" if row is None else "\n".join(f"{name}: {value}" for name, value in row.items()),
+        f"({result.files_opened} data file(s) opened, {result.bytes_read:,} bytes read)",
+    )
+    return Answer(asdict(result), lines, differs=row is None)
+
+
+STATUS = Operation(
+    name="status",
+    description="versions, changes not merged yet, files, consumers and their lag",
+    tables="any",
+    perform=_status,
+    needs_spark=False,
+    changes=False,
+    arguments=(
+        Argument("tree", "draw the nodes of the largest partition", read_flag, "boolean", False),
+        Argument("partition", "draw the nodes of this one, as `--plan` names partitions", metavar="P"),
+    ),
+    macro_arguments=(),
+)
+EXPLAIN = Operation(
+    name="explain",
+    description="what the next run will do, and why",
+    tables="one",
+    perform=on_one(_explain),
+    needs_spark=False,
+    changes=False,
+    needs_query=True,
+)
+HISTORY = Operation(
+    name="history",
+    description="the versions of a table",
+    tables="one",
+    perform=on_one(_history),
+    needs_spark=False,
+    changes=False,
+)
+CHANGES = Operation(
+    name="changes",
+    description="change rows between two versions",
+    tables="one",
+    perform=on_one(_changes),
+    needs_spark=True,
+    changes=False,
+    arguments=(
+        Argument("start", "after this version", is_required=True, option="--from", metavar="V"),
+        Argument("end", "up to this version", is_required=True, option="--to", metavar="V"),
+        Argument("limit", "at most so many rows (default: 1000)", read_count, "integer", 1000),
+    ),
+)
+LOOKUP = Operation(
+    name="lookup",
+    description="one row by its key",
+    tables="one",
+    perform=on_one(_lookup),
+    needs_spark=False,
+    changes=False,
+    arguments=(
+        Argument(
+            "key", "a value per key column", read_texts, "array", is_required=True, is_positional=True, metavar="KEY"
+        ),
+    ),
+)

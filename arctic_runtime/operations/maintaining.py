@@ -1,0 +1,149 @@
+"""Operations that change files and no rows: compaction, bucket splits and expiry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
+from functools import partial
+
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.compaction import describe_compaction
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.arguments import MODES, read_flag, read_mode
+from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
+from arctic_runtime.plan.compaction import describe_plan, plan_waste
+from arctic_runtime.plan.configure import read_size
+from arctic_runtime.plan.expiry import describe_expiry
+from arctic_runtime.plan.maintenance_settings import read_age
+
+
+def _compact(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
+    """One named model, or several by what their readers lose; `all` leaves out those that were not built yet."""
+    left = math.inf if values["most"] is None else values["most"]
+    if len(models) == 1 and not values["all"]:
+        return _compact_one(context, models[0], values, only_plan, left)[0]
+    answers: dict[str, Answer] = {}
+    for model in _most_hurt_first(context, models, values):
+        try:
+            answers[str(model.table)], written = _compact_one(context, model, values, only_plan, left)
+            left -= written
+        except CommitConflict as conflict:
+            answers[str(model.table)] = Answer({"conflict": str(conflict)}, (str(conflict),), differs=True)
+    lines = [
+        line for table, answer in answers.items() for line in (f"{table}:", *(f"  {text}" for text in answer.lines))
+    ]
+    data = {table: answer.data for table, answer in answers.items()}
+    return Answer(data, tuple(lines), any(answer.differs for answer in answers.values()))
+
+
+def _compact_one(
+    context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
+) -> tuple[Answer, int]:
+    """The answer, and how many bytes were written anew."""
+    from arctic_runtime.spark.maintenance.compaction import compact, plan_compaction
+
+    table = context.table(model)
+    if only_plan:
+        _, plan = plan_compaction(table, values["mode"])
+        return Answer(asdict(plan), tuple(describe_plan(plan))), 0
+    done = compact(table, values["mode"], context.progress, most_bytes)
+    lines = [f"done: {describe_compaction(step)}" for step in done.steps]
+    if done.next is not None:
+        lines.append(f"left for another time, over --most: {describe_compaction(done.next)}")
+    return Answer(asdict(done), tuple(lines or [f"{model.table}: nothing to compact"])), done.bytes
+
+
+def _most_hurt_first(context: OperationContext, models: Sequence[Model], values: Values) -> list[Model]:
+    from arctic_runtime.spark.maintenance.compaction import plan_compaction
+
+    wastes: list[tuple[int, Model]] = []
+    for model in models:
+        with suppress(ConfigError) if values["all"] else nullcontext():
+            wastes.append((plan_waste(plan_compaction(context.table(model), values["mode"])[1]), model))
+    return [model for _, model in sorted(wastes, key=lambda pair: pair[0], reverse=True)]
+
+
+def _split(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.compaction import split
+
+    done = split(context.table(model))
+    lines = [f"done: {describe_compaction(step)}" for step in done.steps]
+    return Answer(asdict(done), tuple(lines or [f"{model.table}: nothing to split"]))
+
+
+def _plan_split(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.compaction import plan_split
+
+    _state, plan = plan_split(context.table(model))
+    return Answer(asdict(plan), tuple(describe_plan(plan)))
+
+
+def _expire(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.expiry import expire
+
+    if values["orphans"]:
+        return _orphans(context, model, values, only_plan=False)
+    done = expire(context.table(model), [reader.table for reader in context.models])
+    return Answer(asdict(done), tuple(describe_expiry(done, "gone")))
+
+
+def _plan_expire(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.expiry import plan_expiry
+
+    if values["orphans"]:
+        return _orphans(context, model, values, only_plan=True)
+    plan = plan_expiry(context.table(model), [reader.table for reader in context.models])
+    return Answer(asdict(plan), tuple(describe_expiry(plan, "to go")))
+
+
+def _orphans(context: OperationContext, model: Model, values: Values, only_plan: bool) -> Answer:
+    from arctic_runtime.spark.maintenance.expiry import orphan_files
+
+    orphans = orphan_files(context.table(model), values["older_than"], remove=not only_plan)
+    verb = "to go" if only_plan else "gone"
+    lines = [f"{verb}: {file}" for files in orphans.values() for file in files]
+    return Answer(orphans, tuple(lines or ["nothing to do"]))
+
+
+COMPACT = Operation(
+    name="compact",
+    description="put small files together and take deleted rows out of files",
+    tables="named_or_all",
+    tables_help="one, or several by what readers lose",
+    perform=partial(_compact, only_plan=False),
+    plan=partial(_compact, only_plan=True),
+    needs_spark=True,
+    changes=True,
+    arguments=(
+        Argument("all", "every model that was built", read_flag, "boolean", False, exclusive_group="models"),
+        Argument("mode", "how much (default: auto)", read_mode, default="auto", choices=MODES),
+        Argument("most", "write no more anew than this, such as 50 GiB", read_size, metavar="SIZE"),
+    ),
+    macro_arguments=("mode",),
+)
+SPLIT = Operation(
+    name="split",
+    description="cut nodes that outgrew their limit in two, and put small ones together",
+    tables="one",
+    perform=on_one(_split),
+    plan=on_one(_plan_split),
+    needs_spark=True,
+    changes=True,
+    macro_arguments=(),
+)
+EXPIRE = Operation(
+    name="expire",
+    description="let old snapshots go that nobody needs",
+    tables="one",
+    perform=on_one(_expire),
+    plan=on_one(_plan_expire),
+    needs_spark=True,
+    changes=True,
+    arguments=(
+        Argument("orphans", "let files go instead that belong to no snapshot", read_flag, "boolean", False),
+        Argument("older_than", "with --orphans (default: 3d; 1d or more)", read_age, default="3d", metavar="AGE"),
+    ),
+    macro_arguments=(),
+)

@@ -1,0 +1,171 @@
+"""What an operation on tables is: its arguments, what it does, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.arguments import Reader, read_text
+from arctic_runtime.profile import nearest
+from arctic_runtime.spark.refresh.planning import RefreshPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.spark.refresh.run import Refresh
+    from arctic_runtime.spark.tables.table_session import TableSession
+
+JsonType = Literal["string", "integer", "boolean", "array", "object"]
+TableChoice = Literal["one", "any", "named_or_all"]
+"""How many tables an operation takes: exactly one; any number, where none means all; or the same with an `all`."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of an operation: data that JSON can hold, lines for people, and whether a check failed."""
+
+    data: Any
+    lines: tuple[str, ...]
+    differs: bool = False
+
+
+@dataclass(frozen=True)
+class OperationContext:
+    """The catalog, the project's models, and a Spark session that starts when it is first asked for.
+
+    `progress` gets lines for people while the operation goes on.
+    """
+
+    reader: CatalogReader
+    spark: Callable[[], SparkSession]
+    models: tuple[Model, ...]
+    progress: Callable[[str], None] = lambda _: None
+
+    def planner(self, model: Model) -> RefreshPlanner:
+        return RefreshPlanner(model, self.reader)
+
+    def table(self, model: Model) -> TableSession:
+        from arctic_runtime.spark.tables.table_session import TableSession
+
+        return TableSession(model, self.reader, self.spark)
+
+    def refresh(self, model: Model) -> Refresh:
+        from arctic_runtime.spark.refresh.run import Refresh
+
+        return Refresh.of(model, self.reader, self.spark)
+
+
+Values = Mapping[str, Any]
+"""Values of an operation's arguments by their names, as their readers return them."""
+
+Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of an operation; `default` is as a user would write it, and None means that it has no value.
+
+    On the command line it is `option`, or positional. At most one argument of an `exclusive_group` can be given.
+    """
+
+    name: str
+    help: str
+    read: Reader = read_text
+    json_type: JsonType = "string"
+    default: Any = None
+    is_required: bool = False
+    is_positional: bool = False
+    option: str = ""
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    exclusive_group: str = ""
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        if self.is_positional:
+            return self.metavar
+        return self.option or f"--{self.name.replace('_', '-')}"
+
+    def value(self, given: Any, label: str) -> Any:
+        """The value that is meant, where None stands for the default; raises ConfigError, which calls it `label`."""
+        if given is None and self.is_required:
+            raise ConfigError(f"`{label}` has no value")
+        written = self.default if given is None else given
+        return None if written is None else self.read(label, written)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that users can ask of tables.
+
+    `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
+    unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None where it has no macro.
+    `needs_query` says that the model's query must be compiled.
+    """
+
+    name: str
+    description: str
+    tables: TableChoice
+    perform: Perform
+    needs_spark: bool
+    changes: bool
+    arguments: tuple[Argument, ...] = ()
+    plan: Perform | None = None
+    needs_confirmation: bool = False
+    needs_query: bool = False
+    tables_help: str | None = None
+    macro_arguments: tuple[str, ...] | None = None
+
+    def argument(self, name: str, known: Sequence[str]) -> Argument:
+        """The argument of this name, of those that are `known` where it is asked for; raises ConfigError."""
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ConfigError(f"{self.name} has no argument {name!r}{nearest(name, known)}; {has}")
+        return next(argument for argument in self.arguments if argument.name == name)
+
+    def read(self, given: Mapping[str, Any], known: Sequence[str] | None = None, flags: bool = False) -> Values:
+        """The values of all arguments from those that are given, as text or as JSON has them.
+
+        `known` are the arguments that can be given, all unless it says otherwise; `flags` calls them in errors as the
+        command line does. Raises ConfigError for an unknown argument, a missing one, or a value that can't be read.
+        """
+        names = [argument.name for argument in self.arguments] if known is None else known
+        for name in given:
+            self.argument(name, names)
+        self._check_exclusive(given)
+        return {
+            argument.name: argument.value(given.get(argument.name), argument.flag if flags else argument.name)
+            for argument in self.arguments
+        }
+
+    def run(self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False) -> Answer:
+        """Performs it on tables, or says what it would do; `values` are those that `read` returns."""
+        if not plan:
+            return self.perform(context, models, values)
+        if self.plan is None:
+            raise ConfigError(f"{self.name} has no plan to show")
+        return self.plan(context, models, values)
+
+    def _check_exclusive(self, given: Mapping[str, Any]) -> None:
+        groups: dict[str, str] = {}
+        for argument in self.arguments:
+            if not argument.exclusive_group or given.get(argument.name) in (None, False):
+                continue
+            other = groups.setdefault(argument.exclusive_group, argument.name)
+            if other != argument.name:
+                raise ConfigError(f"{self.name} takes `{other}` or `{argument.name}`, not both")
+
+
+def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:
+    """What is done with one table, as an operation performs it."""
+
+    def performed(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+        (model,) = models
+        return perform(context, model, values)
+
+    return performed

@@ -1,0 +1,37 @@
+"""Everything that can be asked of a table; the command line and the dbt macros are made from this list."""
+
+from __future__ import annotations
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.changing import OVERWRITE, RESET, RESTORE, SAVEPOINT
+from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS
+from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
+from arctic_runtime.operations.operation import Operation
+from arctic_runtime.operations.verify import VERIFY
+from arctic_runtime.profile import nearest
+
+OPERATIONS: tuple[Operation, ...] = (
+    VERIFY,
+    STATUS,
+    EXPLAIN,
+    HISTORY,
+    CHANGES,
+    LOOKUP,
+    SPLIT,
+    EXPIRE,
+    RESTORE,
+    SAVEPOINT,
+    RESET,
+    OVERWRITE,
+    COMPACT,
+)
+"""In the order in which help shows them."""
+
+
+def operation(name: str) -> Operation:
+    """The operation of this name; raises ConfigError where there is none."""
+    for known in OPERATIONS:
+        if known.name == name:
+            return known
+    names = [known.name for known in OPERATIONS]
+    raise ConfigError(f"there is no operation {name!r}{nearest(name, names)}; there are {', '.join(names)}")
