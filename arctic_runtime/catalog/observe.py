@@ -182,10 +182,10 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
     return BranchState(tips.get("main"), tips.get(branch), commits)
 
 
-def abandoned_branches_of(table: Table, now_ms: int) -> tuple[str, ...]:
+def abandoned_branches_of(table: Table, now_ms: int, kept_seconds: int) -> tuple[str, ...]:
     """Branches of attempts on a table that nobody can still be writing to; see `abandoned_branches`."""
     head = table.metadata.current_snapshot_id
-    return abandoned_branches(_branches(table), _parents(table), _times(table), head, now_ms)
+    return abandoned_branches(_branches(table), _parents(table), _times(table), head, now_ms, kept_seconds)
 
 
 def _branch_commit(snapshot: Snapshot) -> BranchCommit:

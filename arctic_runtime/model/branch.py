@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 from arctic_runtime.model.properties import BRANCH_PREFIX
 
-ABANDONED_MS = 24 * 60 * 60 * 1000
-"""So long after main has left a branch behind nobody writes to it any more; a slow writer may until then."""
-
 
 @dataclass(frozen=True)
 class BranchCommit:
@@ -88,15 +85,17 @@ def abandoned_branches(
     times: Mapping[int, int],
     head: int | None,
     now_ms: int,
+    kept_seconds: int,
 ) -> tuple[str, ...]:
     """Branches of attempts that can't become the table, and that nobody can still be writing to, by name.
 
-    `times` are the milliseconds at which snapshots were committed. A branch is kept for `ABANDONED_MS` after main has
+    `times` are the milliseconds at which snapshots were committed. A branch is kept for `kept_seconds` after main has
     left it behind: dropped earlier, the commit of a slow writer would make it anew.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
     left = {name: _left_behind(tip, parents, head) for name, tip in own.items()}
-    return tuple(sorted(name for name, at in left.items() if at and now_ms - times.get(at, now_ms) > ABANDONED_MS))
+    kept_ms = 1000 * kept_seconds
+    return tuple(sorted(name for name, at in left.items() if at and now_ms - times.get(at, now_ms) > kept_ms))
 
 
 def _left_behind(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:

@@ -18,21 +18,10 @@ from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stra
 from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-
-FOLD_FRACTION = 0.25
-"""Unmerged change rows of an `on_read` table, as a part of its base, from which on they are merged."""
-
-FOLD_COMMITS = 50
-"""Unmerged commits from which on they are merged, however small: each is at least one file to open."""
-
-MERGED_ROWS = 500_000
-"""About so many rows of a base does a merge go past in a second on two cores."""
-
-MOST_RELAXED = 4.0
-"""Where commits come faster than merges could keep up with, so many times as much may wait at the most."""
+from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
-def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, ...]:
+def settle(model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False) -> tuple[Step, ...]:
     """The next steps that bring base and view to the head of the change table.
 
     One call gives steps that hold for this state; after them observe and call again until there are none. With
@@ -47,7 +36,7 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
         return _base_anew(model, changes, format_of(base.properties))
     if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
         return _base_anew(model, changes, format_of(base.properties))
-    merge = _merge(model, changes, base, fold)
+    merge = _merge(model, changes, base, thresholds, fold)
     if merge is not None:
         return (merge,)
     view = _view(model, changes, base, state)
@@ -56,13 +45,16 @@ def settle(model: Model, state: TableState, fold: bool = False) -> tuple[Step, .
     return (DropStranger(state.stranger), view) if state.stranger is not None else (view,)
 
 
-def stale_branches(model: Model, state: TableState, now: datetime.datetime) -> tuple[DropBranches, ...]:
+def stale_branches(
+    model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
+) -> tuple[DropBranches, ...]:
     """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
     now_ms = round(now.timestamp() * 1000)
     found = []
     for table, part in ((model.table.changes, state.changes), (model.base, state.base)):
         if part is not None:
-            names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms)
+            kept = thresholds.abandoned_branch_seconds
+            names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms, kept)
             found.extend([DropBranches(table, names)] if names else [])
     return tuple(found)
 
@@ -105,7 +97,9 @@ def _is_loaded(changes: ChangeTableState) -> bool:
     return any(map(is_run, changes.commits))
 
 
-def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool) -> MergeBase | None:
+def _merge(
+    model: Model, changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds, fold: bool
+) -> MergeBase | None:
     if base.merged is None or base.merged.table != changes.uuid:
         raise CorruptState(
             f"{model.base}: it is not known up to which version of {model.table.changes} it is merged.\n"
@@ -114,31 +108,32 @@ def _merge(model: Model, changes: ChangeTableState, base: BaseState, fold: bool)
         )
     pending = changes.after(base.merged)
     may_wait = model.config.merge == "on_read" and not fold
-    if not pending or (may_wait and not _worth_folding(changes, base)):
+    if not pending or (may_wait and not _worth_folding(changes, base, thresholds)):
         return None
     return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
 
 
-def relaxation(base_rows: int, pending: Sequence[Commit]) -> float:
+def relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
     """How many times as much as usual may wait unmerged, since it is a run that merges and writers would wait for it.
 
     1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
-    come, up to `MOST_RELAXED`, and falls as smoothly when they slow down.
+    come, up to `longest_wait_factor`, and falls as smoothly when they slow down.
     """
     between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
     if between <= 0:
         return 1.0
-    return min(MOST_RELAXED, max(1.0, math.sqrt(base_rows / MERGED_ROWS / between)))
+    slower = math.sqrt(base_rows / thresholds.merged_rows_per_second / between)
+    return min(thresholds.longest_wait_factor, max(1.0, slower))
 
 
-def _worth_folding(changes: ChangeTableState, base: BaseState) -> bool:
+def _worth_folding(changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
     assert base.merged is not None
     pending = changes.after(base.merged)
     if not changes.keeps(base.merged):
         return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
-    times = relaxation(base.rows, pending)
-    many = changes.rows_after(base.merged) > times * FOLD_FRACTION * base.rows
-    return many or len(pending) >= times * FOLD_COMMITS
+    times = relaxation(base.rows, pending, thresholds)
+    many = changes.rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
+    return many or len(pending) >= times * thresholds.unmerged_commits
 
 
 def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model import branch
+from arctic_runtime.model.branch import lineage
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.rest_catalog import serve
@@ -65,11 +65,9 @@ def shop(
     ],
     indirect=["shop"],
 )
-def test_a_run_that_stopped_while_it_wrote_commits_nothing_on_top_of_later_runs(
-    shop: Warehouse, stops_at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stopped_while_it_wrote_commits_nothing_on_top_of_later_runs(shop: Warehouse, stops_at: str) -> None:
     """Its branch is gone when it goes on, and Iceberg makes it anew on top of what the table is then."""
-    monkeypatch.setattr(branch, "ABANDONED_MS", -1)
+    shop = shop.under(expiry={"abandoned_branch_seconds": -1})
     config, rows = CASES[stops_at], 300 if stops_at == "m__changes" else 100_000
     model = shop.model("m", "select id, v, lsn from {changes(events)}", **config)
     shop.append("events", [(0, "a", 0)], COLUMNS)
@@ -138,5 +136,5 @@ def has_commit_of_a_branch_made_anew(shop: Warehouse, table: str) -> bool:
     """Whether a commit of an attempt came on top of main's last and did not become main: what would have been wrong."""
     metadata = shop.reader.load_table(shop.namespace, table).metadata
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
-    behind = list(branch.lineage(metadata.current_snapshot_id, parents))
+    behind = list(lineage(metadata.current_snapshot_id, parents))
     return any(parent in behind[:3] and at not in behind for at, parent in parents.items())

@@ -205,10 +205,8 @@ def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
 
 
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
-def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, merge: str
-) -> None:
-    monkeypatch.setattr("arctic_runtime.model.branch.ABANDONED_MS", -1)
+def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(lake: Warehouse, merge: str) -> None:
+    lake = lake.under(expiry={"abandoned_branch_seconds": -1})
     shop = Shop(lake, merge=merge)
     shop.several()
     session = lake.environment.session()

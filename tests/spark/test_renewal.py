@@ -11,7 +11,6 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import Renew, Rewrite
 from arctic_runtime.plan import base_rewrite as planning
-from arctic_runtime.plan import reconcile as settling
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
 from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.spark.tables.steps import perform
@@ -168,7 +167,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     store.put([1, 2], "second", gone=(0,))
     assert any(file.deleted for node in store.nodes() for file in node.files)
     had = len(store.nodes())
-    monkeypatch.setattr(settling, "FOLD_FRACTION", 100.0)
+    store.lake = lake.under(merge={"unmerged_share": 100.0})
     store.put([2, *range(3, 40)], "third", gone=(1,))
     step = store.planned()
     assert step.meeting == ("sort" if sorts else "hash")

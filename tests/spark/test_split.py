@@ -147,7 +147,7 @@ def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_th
 def test_a_split_may_die_anywhere_and_a_later_one_completes_it(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
-    monkeypatch.setattr("arctic_runtime.model.branch.ABANDONED_MS", -1)
+    lake = lake.under(expiry={"abandoned_branch_seconds": -1})
     shop = Shop(lake, monkeypatch, nodes=nodes)
     session = lake.environment.session()
     limit = max(unit.bytes for unit in shop.units()) - 1

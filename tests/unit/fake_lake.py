@@ -38,6 +38,7 @@ from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.expiry import expiry
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.thresholds import Thresholds
 
 Rows = dict[int, str]
 Change = tuple[int, "str | None", "str | None"]
@@ -238,7 +239,7 @@ class Lake:
         yield from self.settled(self.observe())
 
     def cleared(self, state: TableState) -> Operation:
-        for step in stale_branches(self.model, state, LONG_AFTER):
+        for step in stale_branches(self.model, state, LONG_AFTER, Thresholds().expiry):
             yield from self.perform(step, state)
 
     def _compact(self) -> Operation:
@@ -301,7 +302,7 @@ class Lake:
         self.history.append(self.log.snaps[self.log.refs["main"]])
 
     def settled(self, state: TableState) -> Generator[str, None, TableState]:
-        while steps := settle(self.model, state):
+        while steps := settle(self.model, state, Thresholds().merge):
             for step in steps:
                 yield from self.perform(step, state)
             yield "observe"

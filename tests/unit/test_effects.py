@@ -306,9 +306,9 @@ def is_statement(call: ast.Call, path: str) -> bool:
 
 
 def is_writer(attribute: ast.Attribute, has_arguments: bool, modules: set[str]) -> bool:
-    """Whether an attribute is a method that writes; functions of modules and keys of configurations are none."""
+    """Whether an attribute is a method that writes; functions of modules, keys and thresholds are none."""
     owner = ast.unparse(attribute.value)
-    if owner in modules or owner.endswith("config"):
+    if owner in modules or owner.endswith(("config", "thresholds")):
         return False
     if attribute.attr in WRITES_OF_CATALOGS:
         return owner.endswith("catalog")

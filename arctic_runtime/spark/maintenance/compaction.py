@@ -145,7 +145,7 @@ def _next_step(
 ) -> tuple[TableState, CompactionStep | None]:
     """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
     state = session.settled(session.observe())
-    for stale in stale_branches(session.model, state, session.now):
+    for stale in stale_branches(session.model, state, session.now, session.reader.thresholds.expiry):
         perform(stale, session.context(state))
     state, plan = planned(done_by(performed))
     has_merged = any(isinstance(step, Fold | Renew) for step in performed)

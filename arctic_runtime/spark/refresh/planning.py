@@ -112,7 +112,7 @@ class RefreshPlanner:
 
     def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
-        if planned.decision.mode != "unchanged" or settle(self.model, planned.state):
+        if planned.decision.mode != "unchanged" or settle(self.model, planned.state, self.reader.thresholds.merge):
             return None
         self.pins.forget(self.model.table)
         return self.outcome(planned.decision, NO_ROWS, planned.state)
@@ -123,9 +123,9 @@ class RefreshPlanner:
         upstreams = self.observe_upstreams()
         decision = decide(self.model, state, upstreams, self.request)
         head = state.changes.head if state.changes else None
-        steps: list[Step | AppendChanges] = [*settle(self.model, state)]
+        steps: list[Step | AppendChanges] = [*settle(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":
-            steps += stale_branches(self.model, state, self.now)
+            steps += stale_branches(self.model, state, self.now, self.reader.thresholds.expiry)
             steps.append(
                 AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
             )

@@ -129,7 +129,7 @@ class Refresh:
         context = self.table.context(state)
         if self._is_other_session(context, decision):
             return self._attempt(self._plan())
-        for step in stale_branches(self.model, state, self.table.now):
+        for step in stale_branches(self.model, state, self.table.now, self.table.reader.thresholds.expiry):
             perform(step, context)
         decision = self._repairing(context, decision)
         try:

@@ -56,7 +56,7 @@ class TableSession:
         `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
         does not converge, and CommitConflict where another writer is faster.
         """
-        steps = settle(self.model, state, fold)
+        steps = settle(self.model, state, self.reader.thresholds.merge, fold)
         for _ in range(MAX_SETTLING):
             if not steps:
                 return state
@@ -65,7 +65,7 @@ class TableSession:
                 with self.timings.timed(type(step).__name__):
                     perform(step, context)
             state = self.observe()
-            steps = settle(self.model, state, fold)
+            steps = settle(self.model, state, self.reader.thresholds.merge, fold)
         raise CorruptState(
             f"{self.model.table}: its base and view did not converge with its change table.\n"
             f"  expected: no step left after {MAX_SETTLING} rounds\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -110,9 +111,9 @@ class TestIncrementsOfTwoStatements:
 
     @pytest.mark.slow
     def test_branches_of_runs_that_died_are_dropped_once_they_are_behind(
-        self, project: Any, monkeypatch: pytest.MonkeyPatch
+        self, project: Any, under: Callable[..., None]
     ) -> None:
-        monkeypatch.setattr("arctic_runtime.model.branch.ABANDONED_MS", -1)
+        under(expiry={"abandoned_branch_seconds": -1})
         run_dbt(["run", "--select", "halves", "--full-refresh"])
         project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch arctic_died")
         project.run_sql(f"alter table `lake`.{project.test_schema}.`it``s` create branch mine")

@@ -16,6 +16,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Stranger, TableState, ViewState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.thresholds import Thresholds
 
 COLUMNS = (Column("id", "bigint"), Column("note", "string"))
 CHANGE_COLUMNS = (
@@ -69,7 +70,9 @@ def test_branches_are_seen_with_their_lineage_and_tags_are_no_branches(shop) -> 
     assert state.changes.branches == {"main": made["dwd"][3].snapshot, "arctic_dead": made["dwd"][2].snapshot}
     assert state.changes.parents[made["dwd"][3].snapshot] == made["dwd"][2].snapshot
     assert state.changes.times[made["dwd"][3].snapshot] == state.changes.commits[-1].at_ms
-    (step,) = stale_branches(DWD, state, datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc))
+    (step,) = stale_branches(
+        DWD, state, datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc), Thresholds().expiry
+    )
     assert (step.table, step.branches) == (DWD.table.changes, ("arctic_dead",))
 
 
@@ -92,8 +95,8 @@ def test_a_view_is_known_by_what_it_pins(shop) -> None:
 
 def test_what_was_observed_is_what_settling_needs(shop) -> None:
     warehouse, made = shop
-    assert settle(ODS, observe_model(warehouse.reader, ODS)) == ()
-    (merge,) = settle(DWD, observe_model(warehouse.reader, DWD))
+    assert settle(ODS, observe_model(warehouse.reader, ODS), Thresholds().merge) == ()
+    (merge,) = settle(DWD, observe_model(warehouse.reader, DWD), Thresholds().merge)
     assert (merge.start, merge.end, merge.commits) == (made["dwd"][1], made["dwd"][3], 2)  # type: ignore[union-attr]
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.model.branch import (
-    ABANDONED_MS,
     BranchCommit,
     BranchState,
     abandoned_branches,
@@ -18,6 +17,8 @@ from arctic_runtime.model.branch import (
 )
 
 HEAD = 10
+KEPT_SECONDS = 24 * 60 * 60
+KEPT_MS = 1000 * KEPT_SECONDS
 MINE, OTHER = "mine", "other"
 
 
@@ -106,13 +107,13 @@ TIMES = {1: 0, 2: 10 * HOUR, 3: 20 * HOUR, 21: 11 * HOUR, 31: 21 * HOUR}
 
 
 def abandoned(now_ms: int, **branches: int) -> tuple[str, ...]:
-    return abandoned_branches(branches, PARENTS, TIMES, 3, now_ms)
+    return abandoned_branches(branches, PARENTS, TIMES, 3, now_ms, KEPT_SECONDS)
 
 
 def test_a_branch_is_kept_as_long_as_a_slow_writer_may_take_after_main_has_left_it_behind() -> None:
-    assert abandoned(10 * HOUR + ABANDONED_MS, arctic_new=1, arctic_written=21) == ()
-    assert abandoned(10 * HOUR + ABANDONED_MS + 1, arctic_new=1, arctic_written=21) == ("arctic_new", "arctic_written")
-    assert abandoned(20 * HOUR + ABANDONED_MS, arctic_later=2) == ()
+    assert abandoned(10 * HOUR + KEPT_MS, arctic_new=1, arctic_written=21) == ()
+    assert abandoned(10 * HOUR + KEPT_MS + 1, arctic_new=1, arctic_written=21) == ("arctic_new", "arctic_written")
+    assert abandoned(20 * HOUR + KEPT_MS, arctic_later=2) == ()
 
 
 def test_branches_that_can_become_the_table_and_those_of_users_are_never_abandoned() -> None:
@@ -121,5 +122,5 @@ def test_branches_that_can_become_the_table_and_those_of_users_are_never_abandon
 
 def test_where_history_is_gone_the_oldest_commit_that_is_kept_tells_when_a_branch_was_left_behind() -> None:
     parents, times = {3: 2, 21: 1}, {3: 20 * HOUR, 21: 11 * HOUR}
-    found = [abandoned_branches({"arctic_a": 21}, parents, times, 3, now) for now in (ABANDONED_MS, 50 * HOUR)]
+    found = [abandoned_branches({"arctic_a": 21}, parents, times, 3, now, KEPT_SECONDS) for now in (KEPT_MS, 50 * HOUR)]
     assert found == [(), ("arctic_a",)]

@@ -26,6 +26,7 @@ from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import fingerprint
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.plan.reconcile import settle
+from arctic_runtime.thresholds import Thresholds
 
 TABLE = TableName("lake", "dwd", "orders")
 UP, OTHER = TableName("lake", "ods", "up"), TableName("lake", "ods", "other")
@@ -430,7 +431,7 @@ def laid_out_by(model: Model) -> TableState:
 def test_another_layout_is_applied_by_the_next_run(changed: dict[str, Any]) -> None:
     model, state = a_model(**changed), laid_out_by(STATE)
     assert decide(model, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
-    assert [type(step).__name__ for step in settle(model, state)] == ["CreateBase"]
+    assert [type(step).__name__ for step in settle(model, state, Thresholds().merge)] == ["CreateBase"]
 
 
 @pytest.mark.parametrize("changed", LAID_OUT_ANEW)
@@ -440,8 +441,8 @@ def test_another_layout_is_an_error_or_waits_where_the_model_says_so(changed: di
     with pytest.raises(ConfigError, match="laid out in another way"):
         decide(failing, state, reading(a_source(1)), RUN_AGAIN)
     assert decide(waiting, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
-    assert settle(waiting, state) == ()
-    assert {type(step).__name__ for step in settle(laid_out_anew(waiting), state)} == {"CreateBase"}
+    assert settle(waiting, state, Thresholds().merge) == ()
+    assert {type(step).__name__ for step in settle(laid_out_anew(waiting), state, Thresholds().merge)} == {"CreateBase"}
     assert decide(laid_out_anew(failing), state, reading(a_source(1)), REFRESH).mode == "full"
 
 

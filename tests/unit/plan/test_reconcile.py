@@ -21,16 +21,10 @@ from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stra
 from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.reconcile import (
-    FOLD_COMMITS,
-    FOLD_FRACTION,
-    MERGED_ROWS,
-    MOST_RELAXED,
-    relaxation,
-    settle,
-    stale_branches,
-)
+from arctic_runtime.plan.reconcile import relaxation, settle, stale_branches
+from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
+MERGE, EXPIRY = MergeThresholds(), ExpiryThresholds()
 TABLE = TableName("lake", "dwd", "orders")
 COLUMNS = (Column("id", "int"), Column("value", "int"))
 LONG_AFTER = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
@@ -65,23 +59,23 @@ def every(seconds: float, count: int = 10) -> list[Commit]:
 
 def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with() -> None:
     """The base is one that a merge takes 20 seconds for."""
-    rows = 20 * MERGED_ROWS
-    found = [relaxation(rows, every(seconds)) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
+    rows = 20 * MERGE.merged_rows_per_second
+    found = [relaxation(rows, every(seconds), MERGE) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
     assert found[:2] == [1.0, 1.0]
     assert 1.0 < found[2] < 1.05
-    assert found[3:] == [2.0, 4.0, MOST_RELAXED]
+    assert found[3:] == [2.0, 4.0, MERGE.longest_wait_factor]
 
 
 @pytest.mark.parametrize("pending", [[], every(1, 1), every(0), list(reversed(every(1)))])
 def test_where_times_tell_nothing_as_much_may_wait_as_ever(pending: list[Commit]) -> None:
-    assert relaxation(10**9, pending) == 1.0
+    assert relaxation(10**9, pending, MERGE) == 1.0
 
 
 @pytest.mark.parametrize(("seconds", "folds"), [(60, True), (5, False)])
 def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: float, folds: bool) -> None:
-    for commits, expected in ((FOLD_COMMITS, folds), (2 * FOLD_COMMITS, True)):
+    for commits, expected in ((MERGE.unmerged_commits, folds), (2 * MERGE.unmerged_commits, True)):
         log = ChangeTableState("log", COLUMNS, (a_log(5).commits[0], *every(seconds, commits)), {})
-        (step,) = settle(ON_READ, TableState(log, a_base(v(1), 20 * MERGED_ROWS)))
+        (step,) = settle(ON_READ, TableState(log, a_base(v(1), 20 * MERGE.merged_rows_per_second)), MERGE)
         assert isinstance(step, MergeBase if expected else ReplaceView)
 
 
@@ -97,32 +91,32 @@ def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: fl
     ids=["nothing there", "no snapshot", "just created", "no run yet"],
 )
 def test_before_the_first_run_nothing_follows(model: Model, state: TableState) -> None:
-    assert settle(model, state) == ()
+    assert settle(model, state, MERGE) == ()
 
 
 @MODELS
 def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
-    assert settle(model, TableState(a_log(0, 5, 0, 3, 0))) == (CreateBase(model.base, v(4), 80),)
+    assert settle(model, TableState(a_log(0, 5, 0, 3, 0)), MERGE) == (CreateBase(model.base, v(4), 80),)
 
 
 @MODELS
 def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
-    assert settle(model, TableState(a_log(0, 0))) == (CreateBase(model.base, v(1), 0),)
+    assert settle(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
 
 
 def test_a_base_merged_on_write_is_merged_as_soon_as_it_is_behind() -> None:
-    steps = settle(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))))
+    steps = settle(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))), MERGE)
     assert steps == (MergeBase(TABLE, expected=7, start=v(1), end=v(4), commits=2),)
 
 
 @pytest.mark.parametrize("log", [a_log(5), a_log(5, 0, 0)])
 def test_where_nothing_is_behind_nothing_is_done(log: ChangeTableState) -> None:
-    assert settle(ON_WRITE, TableState(log, a_base(v(1)))) == ()
-    assert settle(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1))) == ()
+    assert settle(ON_WRITE, TableState(log, a_base(v(1))), MERGE) == ()
+    assert settle(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1)), MERGE) == ()
 
 
 def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
-    assert settle(ON_WRITE, TableState(a_log(5), a_base(v(2)))) == ()
+    assert settle(ON_WRITE, TableState(a_log(5), a_base(v(2))), MERGE) == ()
 
 
 @pytest.mark.parametrize(
@@ -132,16 +126,16 @@ def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
         ([26], 100, True),
         ([13, 13], 100, True),
         ([1], 0, True),
-        ([1] * (FOLD_COMMITS - 1), 10_000, False),
-        ([1] * FOLD_COMMITS, 10_000, True),
-        ([0, 1] * (FOLD_COMMITS - 1), 10_000, False),
+        ([1] * (MERGE.unmerged_commits - 1), 10_000, False),
+        ([1] * MERGE.unmerged_commits, 10_000, True),
+        ([0, 1] * (MERGE.unmerged_commits - 1), 10_000, False),
     ],
 )
 def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     rows: list[int], base_rows: int, folds: bool
 ) -> None:
-    assert FOLD_FRACTION == 0.25
-    (step,) = settle(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)))
+    assert MERGE.unmerged_share == 0.25
+    (step,) = settle(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
     assert isinstance(step, MergeBase if folds else ReplaceView)
     assert step.commits == len([n for n in rows if n])
 
@@ -159,7 +153,7 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     ids=["missing", "old base", "old start", "old head", "a column less", "a column renamed"],
 )
 def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewState | None) -> None:
-    steps = settle(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view))
+    steps = settle(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view), MERGE)
     assert steps == (ReplaceView(TABLE, base_snapshot=7, merged=v(1), head=v(3), commits=2),)
 
 
@@ -167,19 +161,21 @@ def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewSta
 @pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
 def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
     with pytest.raises(CorruptState, match="not known up to which version") as raised:
-        settle(model, TableState(a_log(5, 1), a_base(merged)))
+        settle(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
     assert "drop the base" in str(raised.value)
 
 
 def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
     view, table = Stranger(TABLE, "view"), Stranger(TABLE, "table")
     create = CreateBase(TABLE, v(1), 50)
-    assert settle(ON_WRITE, TableState(a_log(5), stranger=view)) == (DropStranger(view), create)
-    assert settle(ON_WRITE, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE, v(1), 50, replaces=True),)
-    assert settle(ON_READ, TableState(a_log(5), stranger=table)) == (CreateBase(TABLE.base, v(1), 50),)
-    steps = settle(ON_READ, TableState(a_log(5), a_base(v(1)), stranger=table))
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=view), MERGE) == (DropStranger(view), create)
+    assert settle(ON_WRITE, TableState(a_log(5), stranger=table), MERGE) == (
+        CreateBase(TABLE, v(1), 50, replaces=True),
+    )
+    assert settle(ON_READ, TableState(a_log(5), stranger=table), MERGE) == (CreateBase(TABLE.base, v(1), 50),)
+    steps = settle(ON_READ, TableState(a_log(5), a_base(v(1)), stranger=table), MERGE)
     assert steps == (DropStranger(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
-    assert settle(ON_WRITE, TableState(a_log(0, run=False), stranger=view)) == ()
+    assert settle(ON_WRITE, TableState(a_log(0, run=False), stranger=view), MERGE) == ()
 
 
 # Branches.
@@ -191,11 +187,11 @@ def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model:
     log = a_log(5, 0, later)
     repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
     log = replace(log, commits=(log.commits[0], repair, log.commits[2]))
-    (create,) = settle(model, TableState(log, a_base(v(1))))
+    (create,) = settle(model, TableState(log, a_base(v(1))), MERGE)
     assert isinstance(create, CreateBase)
     assert (create.table, create.version, create.replaces) == (model.base, v(3 if later else 2), True)
     view = a_view(7, create.version.sequence, create.version.sequence) if model is ON_READ else None
-    assert settle(model, TableState(log, a_base(create.version), view)) == ()
+    assert settle(model, TableState(log, a_base(create.version), view), MERGE) == ()
 
 
 def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
@@ -205,12 +201,12 @@ def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
     log = ChangeTableState("log", COLUMNS, (Commit(v(2), None, "append", 1, 1, {}, 0),), {}, *refs)
     state = TableState(log, base)
     expected = tuple(DropBranches(table, ("arctic_a",)) for table in (TABLE.changes, TABLE))
-    assert stale_branches(ON_WRITE, state, LONG_AFTER) == expected
-    assert stale_branches(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc)) == ()
+    assert stale_branches(ON_WRITE, state, LONG_AFTER, EXPIRY) == expected
+    assert stale_branches(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc), EXPIRY) == ()
 
 
 def test_without_relations_there_are_no_branches() -> None:
-    assert stale_branches(ON_WRITE, TableState(), LONG_AFTER) == ()
+    assert stale_branches(ON_WRITE, TableState(), LONG_AFTER, EXPIRY) == ()
 
 
 # The whole, as a toy: what the steps do to a log, a base and a view, interleaved with crashes and races.
@@ -304,7 +300,7 @@ _events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash
 def settled(toy: Toy, model: Model) -> None:
     """As a run does it: observe, perform, observe again, until nothing is left."""
     for _ in range(4):
-        steps = settle(model, toy.observe())
+        steps = settle(model, toy.observe(), MERGE)
         if not steps:
             return
         for step in steps:
@@ -315,10 +311,10 @@ def settled(toy: Toy, model: Model) -> None:
 
 def test_what_waits_on_read_is_merged_when_asked_for() -> None:
     state = TableState(a_log(5, 1, 0), a_base(v(1)), a_view(7, 1, 2))
-    assert settle(ON_READ, state) == ()
-    assert settle(ON_READ, state, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
+    assert settle(ON_READ, state, MERGE) == ()
+    assert settle(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
     merged = TableState(a_log(5, 1), a_base(v(2), snapshot=8), a_view(8, 2, 2))
-    assert settle(ON_READ, merged, fold=True) == ()
+    assert settle(ON_READ, merged, MERGE, fold=True) == ()
 
 
 def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
@@ -335,7 +331,7 @@ def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_o
     older = replace(model, config=replace(model.config, format_version=2))
     for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropBase", "CreateBase"])):
         base = replace(a_base(v(1)), properties={LAYOUT: layout_text(then.config)})
-        found = settle(now, TableState(a_log(5), base))
+        found = settle(now, TableState(a_log(5), base), MERGE)
         assert [type(step).__name__ for step in found] == steps
         assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
 
@@ -344,13 +340,13 @@ def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_ma
     older = replace(ON_WRITE, config=replace(ON_WRITE.config, format_version=2))
     stranger = Stranger(TABLE, "table")
     steps = (DropStranger(stranger), CreateBase(TABLE, v(1), 50))
-    assert settle(older, TableState(a_log(5), stranger=stranger)) == steps
+    assert settle(older, TableState(a_log(5), stranger=stranger), MERGE) == steps
 
 
 def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
     log = a_log(0, 5, 3)
     told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
-    (step,) = settle(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))))
+    (step,) = settle(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
     assert step == CreateBase(TABLE, v(3), 12_345)
 
 
@@ -363,7 +359,7 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
     for event in events:
         match event:
             case "observe":
-                planned.extend(settle(model, toy.observe()))
+                planned.extend(settle(model, toy.observe(), MERGE))
             case "act" if planned:
                 with contextlib.suppress(LostRace):
                     toy.perform(planned.pop(chance.randrange(len(planned))))
@@ -377,4 +373,4 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
         toy.check_readers()
     settled(toy, model)
     assert toy.read(model) == toy.truth(len(toy.log))
-    assert settle(model, toy.observe()) == ()
+    assert settle(model, toy.observe(), MERGE) == ()

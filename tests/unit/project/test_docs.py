@@ -48,9 +48,7 @@ from arctic_runtime.plan import (
     increment,
 )
 from arctic_runtime.plan import configure as configuration
-from arctic_runtime.plan import (
-    reconcile as settle,
-)
+from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.cli import command_names, parser
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
@@ -372,10 +370,11 @@ def reasons_in_code() -> set[str]:
 
 def test_the_thresholds_of_merging_are_told() -> None:
     text = " ".join(read("docs/concepts.md").split())
-    assert settle.FOLD_FRACTION == 0.25
+    merge = Thresholds().merge
+    assert merge.unmerged_share == 0.25
     assert "more than a quarter of the base's rows" in text
-    assert f"{settle.FOLD_COMMITS} commits or more" in text
-    assert f"up to {settle.MOST_RELAXED:g} times as much may wait" in text
+    assert f"{merge.unmerged_commits} commits or more" in text
+    assert f"up to {merge.longest_wait_factor:g} times as much may wait" in text
 
 
 def test_thresholds_of_compaction_are_told() -> None:
@@ -412,7 +411,7 @@ def test_limits_of_scale_are_told() -> None:
     most = layout.MAX_NODES * table.ModelConfig(()).node_bytes
     assert f"{layout.MAX_NODES:,} at most: {most >> 40} TiB under one partition" in text
     assert f"{MAX_DEPTH + 1} at the most" in text
-    assert f"until {settle.FOLD_COMMITS} commits are merged at once" in text
+    assert f"until {Thresholds().merge.unmerged_commits} commits are merged at once" in text
 
 
 def test_every_mode_of_compaction_is_explained() -> None:

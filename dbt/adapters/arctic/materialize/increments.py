@@ -39,8 +39,9 @@ def in_one_step(
 
     def once() -> T:
         found = reader.load_table(table.schema, table.name) if reader is not None else None
-        if found is not None:
-            drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000)))
+        if reader is not None and found is not None:
+            kept_seconds = reader.thresholds.expiry.abandoned_branch_seconds
+            drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000), kept_seconds))
         head = found.metadata.current_snapshot_id if found else None
         expected = _head(spark, table) if head is None else head
         return swap_in(Attempt(spark, reader, token), table, expected, lambda _: write())
