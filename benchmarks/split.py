@@ -45,7 +45,7 @@ def _planned(bench: Lake, model: Model) -> Relevel:
     """All nodes one level deeper, in one step."""
     table = observe_files(bench.reader, model.base)
     assert table is not None
-    steps = [step for step in split(model, table).steps if isinstance(step, Relevel)]
+    steps = [step for step in split(model, table, bench.reader.thresholds).steps if isinstance(step, Relevel)]
     depth = min(max(value.transform.parameter or 1 for value in node.partition) for node in table.nodes).bit_length()
     return replace(steps[0], nodes=table.nodes, depth=depth, default_depth=depth, whole=True)
 

@@ -10,8 +10,8 @@ from typing import Any
 from arctic_runtime.model.hash_tree import MAX_DEPTH
 from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.thresholds import BucketThresholds, LayoutThresholds
 
-SMALL_NODE_BYTES = 16 * 1024 * 1024
 MAX_NODES = 1 << MAX_DEPTH
 NEWEST_FORMAT = 3
 
@@ -27,33 +27,27 @@ KEPT_METADATA = {
 }
 """Properties by which a commit, which adds a metadata file to a table, takes away all but the newest of these."""
 
-ROW_GROUP_SHARE = 64
-"""A row group, which is the least that a lookup reads of a file, is such a part of the table, within two bounds."""
-
-ROW_GROUP_BYTES = (2 * 1024 * 1024, 16 * 1024 * 1024)
-"""Scans are no slower from 2 MiB on; more than 16 MiB would help nobody."""
-
 
 def lacking(properties: Mapping[str, str]) -> dict[str, str]:
     """What a table lacks of `KEPT_METADATA`; what somebody has set of it stays."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
-def node_count(first_load_bytes: int, parallelism: int, node_bytes: int) -> int:
+def node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
     """A power of two: few for a small table, enough for every core from a few files on, then by size.
 
     `first_load_bytes` is what the first change commit wrote; `parallelism` is the number of tasks that run well
     beside each other. No node is born with more than half of `node_bytes`, from which on it would be split.
     """
-    by_cores = min(max(1, parallelism), first_load_bytes // SMALL_NODE_BYTES)
+    by_cores = min(max(1, parallelism), first_load_bytes // thresholds.small_bucket_bytes)
     by_size = -(-first_load_bytes // max(1, node_bytes // 2))
     return min(MAX_NODES, _next_power_of_two(max(1, by_cores, by_size)))
 
 
-def row_group_bytes(first_load_bytes: int) -> int:
+def row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
     """The size of row groups of a new base; what is written of them is less, since they are measured uncompressed."""
-    least, most = ROW_GROUP_BYTES
-    return min(most, max(least, first_load_bytes // ROW_GROUP_SHARE))
+    share = first_load_bytes // thresholds.row_group_share
+    return min(thresholds.most_row_group_bytes, max(thresholds.least_row_group_bytes, share))
 
 
 def layout_text(config: ModelConfig) -> str:

@@ -58,7 +58,8 @@ def _status(context: OperationContext, models: Sequence[Model], values: Values) 
         status = inspect.status(context.reader, model, context.models)
         tree = node_tree.tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
-        lines += [*inspect.describe_status(status), *(node_tree.describe_tree(tree) if tree else [])]
+        drawing = node_tree.describe_tree(tree, context.reader.thresholds.reports) if tree else []
+        lines += [*inspect.describe_status(status), *drawing]
     return Answer(data, tuple(lines))
 
 

@@ -47,7 +47,7 @@ def _compact_one(
     table = context.table(model)
     if only_plan:
         _, plan = plan_compaction(table, values["mode"])
-        return Answer(asdict(plan), tuple(describe_plan(plan))), 0
+        return Answer(asdict(plan), tuple(describe_plan(plan, context.reader.thresholds.reports))), 0
     done = compact(table, values["mode"], context.progress, most_bytes)
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
     if done.next is not None:
@@ -77,7 +77,7 @@ def _plan_split(context: OperationContext, model: Model, _: Values) -> Answer:
     from arctic_runtime.spark.maintenance.compaction import plan_split
 
     _state, plan = plan_split(context.table(model))
-    return Answer(asdict(plan), tuple(describe_plan(plan)))
+    return Answer(asdict(plan), tuple(describe_plan(plan, context.reader.thresholds.reports)))
 
 
 def _expire(context: OperationContext, model: Model, values: Values) -> Answer:

@@ -14,9 +14,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.hash_trees import Unit, units
 from arctic_runtime.plan.split import SIDE_BY_SIDE
 from arctic_runtime.profile import nearest
-
-MOST_LINES = 64
-"""A tree with more nodes is drawn down to the depth that has no more."""
+from arctic_runtime.thresholds import ReportThresholds
 
 ALL_ROWS = "all rows"
 
@@ -71,9 +69,10 @@ def tree(reader: CatalogReader, model: Model, partition: str | None = None) -> T
     return Tree(str(model.table), chosen, len(partitions), _nodes(partitions[chosen]))
 
 
-def describe_tree(tree: Tree) -> list[str]:
+def describe_tree(tree: Tree, thresholds: ReportThresholds) -> list[str]:
     """The tree in lines, with the root first; what is too deep is summed up."""
-    shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= _deepest(tree.nodes)}
+    deepest = _deepest(tree.nodes, thresholds.tree_lines)
+    shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= deepest}
     depth = max(node.depth for node in tree.nodes)
     of = "" if tree.partitions == 1 else f", one of {tree.partitions} partitions"
     head = f"  nodes of {tree.partition}{of}: {depth} level(s) below the root"
@@ -97,7 +96,7 @@ def _at(item: tuple[HashNode, object]) -> HashNode:
     return item[0]
 
 
-def _deepest(nodes: Sequence[Drawn]) -> int:
+def _deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
     """The greatest depth down to which all nodes can be shown."""
     counts: dict[int, int] = {}
     for node in nodes:
@@ -105,7 +104,7 @@ def _deepest(nodes: Sequence[Drawn]) -> int:
     depth, lines = 0, 0
     for depth in sorted(counts):
         lines += counts[depth]
-        if lines > MOST_LINES:
+        if lines > most_lines:
             return depth - 1
     return depth
 

@@ -8,26 +8,16 @@ from arctic_runtime.model.compaction import Begun, Meeting, Node, NodeRange, Ren
 from arctic_runtime.model.state import BaseState, ChangeTableState, TableState
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version
-
-RENEWED_SHARE = 0.05
-"""Change rows, as a part of the base's, from which on it is written anew: to delete and append costs as much then."""
-
-RENEWED_NODE_ROWS = 3
-"""So many change rows for each bucket leave hardly one without any, and a full compaction would write them all."""
-
-PART_BYTES = 1024 * 1024 * 1024
-MOST_PARTS = 16
-"""Parts have at least so many bytes, and there are no more of them: each reads all changes."""
-
-TASK_BYTES = 1024 * 1024 * 1024
-"""A bucket's nodes are one task; larger ones are merged by deleting and appending."""
-
-HELD_BYTES = 32 * 1024 * 1024
-"""Changes of a bucket, as stored, that a task holds in memory; more of them are sorted, which spills."""
+from arctic_runtime.thresholds import BaseRewriteThresholds
 
 
 def renewal(
-    model: Model, state: TableState, files: TableFiles, is_full: bool, begun: Sequence[Begun] = ()
+    model: Model,
+    state: TableState,
+    files: TableFiles,
+    is_full: bool,
+    thresholds: BaseRewriteThresholds,
+    begun: Sequence[Begun] = (),
 ) -> Renew | None:
     """The pass that merges everything, or goes on with one that was begun; None where a fold does better or must do.
 
@@ -43,10 +33,12 @@ def renewal(
     commits = [commit for commit in changes.after(base.merged) if commit.version.sequence <= end.sequence]
     rows = sum(commit.rows for commit in commits)
     sizes = _bucket_sizes(files.nodes, transforms[-1])
-    if not rows or max(sizes) > TASK_BYTES or not (done or _is_worth_it(rows, base, len(sizes), is_full, transforms)):
+    if not rows or max(sizes) > thresholds.task_bytes:
+        return None
+    if not done and not _is_worth_it(rows, base, len(sizes), is_full, transforms, thresholds):
         return None
     size = sum(commit.bytes for commit in commits)
-    meeting: Meeting = "hash" if size // len(sizes) <= HELD_BYTES else "sort"
+    meeting: Meeting = "hash" if size // len(sizes) <= thresholds.hashed_change_bytes else "sort"
     return Renew(
         table=model.base,
         expected=base.snapshot,
@@ -58,7 +50,7 @@ def renewal(
         waste=size,
         spec=files.nodes[0].spec,
         transforms=transforms,
-        ranges=tuple(_ranges(sizes)),
+        ranges=tuple(_ranges(sizes, thresholds)),
         done=tuple(sorted(done)),
         meeting=meeting,
         order=_order(model, files),
@@ -66,10 +58,17 @@ def renewal(
     )
 
 
-def _is_worth_it(rows: int, base: BaseState, buckets: int, is_full: bool, transforms: Sequence[Transform]) -> bool:
+def _is_worth_it(
+    rows: int,
+    base: BaseState,
+    buckets: int,
+    is_full: bool,
+    transforms: Sequence[Transform],
+    thresholds: BaseRewriteThresholds,
+) -> bool:
     """Keys are scattered over buckets, but not over partitions: changes may all be in the newest."""
-    is_everywhere = is_full and len(transforms) == 1 and rows >= RENEWED_NODE_ROWS * buckets
-    return is_everywhere or rows >= RENEWED_SHARE * base.rows
+    is_everywhere = is_full and len(transforms) == 1 and rows >= thresholds.changed_rows_per_bucket * buckets
+    return is_everywhere or rows >= thresholds.changed_share * base.rows
 
 
 def _transforms(model: Model, nodes: Sequence[Node]) -> tuple[Transform, ...] | None:
@@ -99,9 +98,9 @@ def _bucket_sizes(nodes: Iterable[Node], bucket: Transform) -> list[int]:
     return sizes
 
 
-def _ranges(sizes: Sequence[int]) -> Iterator[NodeRange]:
+def _ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[NodeRange]:
     """All buckets in their order, the empty ones too, since rows may come into them."""
-    allowed = max(PART_BYTES, sum(sizes) // MOST_PARTS)
+    allowed = max(thresholds.part_bytes, sum(sizes) // thresholds.parts)
     first, size = 0, 0
     for bucket, more in enumerate(sizes):
         if bucket > first and size + more > allowed:

@@ -8,14 +8,8 @@ from functools import partial
 
 from arctic_runtime.model.compaction import Direction
 from arctic_runtime.model.hash_tree import MAX_DEPTH, HashNode
-from arctic_runtime.model.layout import SMALL_NODE_BYTES
 from arctic_runtime.plan.hash_trees import Partition, Unit, main_depth
-
-ABOUT_TO = 0.75
-"""Where the nodes of a level have so much of the limit in the mean, all of it splits when the first one has to."""
-
-SMALLEST_SHARE = 16
-"""Nodes are put together only where what they become has at most so small a part of the limit; none is split soon."""
+from arctic_runtime.thresholds import BucketThresholds
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,7 @@ class Move:
     reason: str
 
 
-def splits(found: Sequence[Unit], limit: int) -> list[Move]:
+def splits(found: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
     """Units with a node of more than `limit` bytes; with them their level, where that is about to outgrow it too.
 
     The largest of a level come last: as long as some are left, there is what made them split.
@@ -36,20 +30,23 @@ def splits(found: Sequence[Unit], limit: int) -> list[Move]:
     moves: list[Move] = []
     for partition in _partitions(found).values():
         if any(unit.largest > limit for unit in partition):
-            moves += _split_partition(partition, limit)
+            moves += _split_partition(partition, limit, thresholds)
     return sorted(moves, key=lambda move: move.depth)
 
 
-def unites(found: Sequence[Unit], limit: int, least_depth: int, alone: bool) -> list[Move]:
-    """Units of partitions whose rows would fit into fewer nodes of at most a sixteenth of `limit`.
+def unites(
+    found: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
+) -> list[Move]:
+    """Units of partitions whose rows would fit into fewer nodes of at most a small part of `limit`.
 
     All partitions go to one depth together, or each to its own where `alone` is true.
     """
     partitions = _partitions(found)
-    goals = [_united_depth(units, limit, least_depth) for units in partitions.values()]
+    most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
+    goals = [_united_depth(units, most, least_depth) for units in partitions.values()]
     if not alone:
         goals = [max(goals, default=0)] * len(goals)
-    reason = f"together they have at most {min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE):,} bytes"
+    reason = f"together they have at most {most:,} bytes"
     moves = [
         Move(unit, "unite", goal, reason)
         for goal, units in zip(goals, partitions.values(), strict=True)
@@ -90,42 +87,45 @@ def _partitions(found: Sequence[Unit]) -> Mapping[Partition, list[Unit]]:
     return partitions
 
 
-def _split_partition(partition: Sequence[Unit], limit: int) -> list[Move]:
+def _split_partition(partition: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
     levels: dict[int, list[Unit]] = {}
     for unit in partition:
         levels.setdefault(unit.depth, []).append(unit)
     filled = {unit.top.above(depth) for unit in partition for depth in range(unit.top.depth + 1)}
-    return [move for depth, level in levels.items() for move in _split_level(depth, level, limit, filled)]
+    return [move for depth, level in levels.items() for move in _split_level(depth, level, limit, filled, thresholds)]
 
 
-def _split_level(depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode]) -> list[Move]:
+def _split_level(
+    depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode], thresholds: BucketThresholds
+) -> list[Move]:
     """Of the units of one partition and depth; the mean is that of their nodes."""
     outgrown = [unit for unit in level if unit.largest > limit]
     nodes = sum(1 << (depth - unit.top.depth) for unit in level)
     mean = sum(unit.bytes for unit in level) / nodes
     if depth >= MAX_DEPTH or not outgrown:
         return []
-    is_whole = mean > ABOUT_TO * limit
+    about_to_split = thresholds.level_split_share * limit
+    is_whole = mean > about_to_split
     wanted = sorted(level if is_whole else outgrown, key=lambda unit: unit.largest)
     able = [unit for unit in wanted if _can_part(unit, filled)]
     if is_whole:
         reason = f"nodes have {int(mean):,} bytes in the mean, about to be more than {limit:,}"
-        return [Move(unit, "split", _deep_enough(depth, mean, limit), reason) for unit in able]
+        return [Move(unit, "split", _deep_enough(depth, mean, about_to_split), reason) for unit in able]
     return [
         Move(
             unit,
             "split",
-            _deep_enough(depth, unit.largest, limit),
+            _deep_enough(depth, unit.largest, about_to_split),
             f"up to {unit.largest:,} bytes in a node, more than {limit:,}",
         )
         for unit in able
     ]
 
 
-def _deep_enough(depth: int, size: float, limit: int) -> int:
-    """One level deeper, or as many as it takes for nodes to be within what would split a level again."""
+def _deep_enough(depth: int, size: float, most: float) -> int:
+    """One level deeper, or as many as it takes for nodes to have at most so many bytes."""
     deeper = depth + 1
-    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > ABOUT_TO * limit:
+    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
         deeper += 1
     return deeper
 
@@ -135,9 +135,8 @@ def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
     return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
-def _united_depth(partition: Sequence[Unit], limit: int, least_depth: int) -> int:
-    """The smallest depth at which no node of a partition has more than small nodes may have."""
-    most = min(SMALL_NODE_BYTES, limit // SMALLEST_SHARE)
+def _united_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
+    """The smallest depth at which no node of a partition has more than `most` bytes."""
     depth = max(place.depth for unit in partition for place in unit.places)
     sizes: dict[HashNode, int] = {}
     for unit in partition:

@@ -9,12 +9,7 @@ from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-
-KEPT_AGES = 8
-"""So many ages of commits are kept for each span of time that `retention.changes` says."""
-
-TRIMS = 4
-"""A run trims by itself so many times in such a span at the most: each time the change table is read once."""
+from arctic_runtime.thresholds import ChangelogThresholds
 
 
 def trim(
@@ -37,22 +32,25 @@ def trim(
     return (Trim(model.table.changes, changes.head.snapshot, read[-1]) if read else None), waits
 
 
-def is_due(model: Model, changes: ChangeTableState, found: Trim) -> bool:
+def is_due(model: Model, changes: ChangeTableState, found: Trim, thresholds: ChangelogThresholds) -> bool:
     """Whether a run should do it by itself."""
     seconds = model.config.retention.changes_seconds or 0
-    return found.until.at_ms - _done(changes).at_ms >= 1000 * seconds // TRIMS
+    return found.until.at_ms - _done(changes).at_ms >= 1000 * seconds // thresholds.compactions
 
 
-def kept_ages(model: Model, state: TableState, gone: Collection[int]) -> tuple[Age, ...]:
+def kept_ages(
+    model: Model, state: TableState, gone: Collection[int], thresholds: ChangelogThresholds
+) -> tuple[Age, ...]:
     """The ages that are to be known when the snapshots `gone` are: few, and none of what was trimmed."""
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or seconds is None:
         return ()
     done = _done(changes).sequence
     here = {commit.version.sequence for commit in changes.commits if commit.version.snapshot not in gone}
+    apart_ms = 1000 * seconds // thresholds.kept_ages
     kept: list[Age] = []
     for age in _known(changes):
-        is_apart = not kept or age.at_ms - kept[-1].at_ms >= 1000 * seconds // KEPT_AGES
+        is_apart = not kept or age.at_ms - kept[-1].at_ms >= apart_ms
         if age.sequence > done and age.sequence not in here and is_apart:
             kept.append(age)
     return tuple(kept)

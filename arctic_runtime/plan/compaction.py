@@ -28,15 +28,10 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.base_rewrite import renewal
 from arctic_runtime.plan.bucket_resizing import why_not_split
-from arctic_runtime.plan.commit_groups import COMMIT_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.commit_groups import groups
 from arctic_runtime.plan.hash_trees import Unit, bucket_counts, units
 from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, moves_of, relevels, worth_it
-
-SMALL_FILE_BYTES = 16 * 1024 * 1024
-"""Smaller files are worth being put together."""
-
-SHOWN_NODES = 20
-"""So many of the nodes that are left alone are told to people."""
+from arctic_runtime.thresholds import CompactionThresholds, ReportThresholds, Thresholds
 
 
 def compaction(
@@ -44,6 +39,7 @@ def compaction(
     state: TableState,
     files: Sequence[TableFiles],
     mode: CompactionMode,
+    thresholds: Thresholds,
     done: Collection[Place] = (),
     begun: Sequence[Begun] = (),
 ) -> CompactionPlan:
@@ -54,13 +50,14 @@ def compaction(
     merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
     outgrow their limit, and put small ones together. Places in `done` are left alone.
     """
-    steps: list[CompactionStep] = list(_merges(model, state, files, mode, begun)) if mode in ("major", "full") else []
+    merges = _merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
+    steps: list[CompactionStep] = list(merges)
     left: list[LeftAlone] = []
     renewed = [step.table for step in steps if isinstance(step, Renew)]
     for table in files:
         if table.table in renewed:
             continue
-        found, others = _planned(table, _limits(model, table, mode), model, mode, done)
+        found, others = _planned(table, _limits(model, table, mode, thresholds), model, mode, done, thresholds)
         steps += found
         left += others
     return CompactionPlan(tuple(steps), tuple(left))
@@ -96,15 +93,16 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
     return (totals.files > allowed or totals.deleted > 0 or is_large) and totals.appends % max(1, allowed // 2) == 0
 
 
-def describe_plan(plan: CompactionPlan) -> list[str]:
+def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:
     """Lines for people: what is to be done and after how many reads it pays, and some of what is left alone."""
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
         if isinstance(step, Renew | Rewrite) and step.waste:
             lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
-    lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in plan.left[:SHOWN_NODES]]
-    more = len(plan.left) - SHOWN_NODES
+    shown = plan.left[: thresholds.shown_nodes]
+    lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in shown]
+    more = len(plan.left) - len(shown)
     return [*lines, *([f"and {more} more node(s) are left alone"] if more > 0 else [])] or ["nothing to do"]
 
 
@@ -120,23 +118,30 @@ class _Limits:
 
     small_files: int
     deleted_share: float
+    thresholds: CompactionThresholds
     least: bool = False
 
 
-def _limits(model: Model, table: TableFiles, mode: CompactionMode) -> _Limits:
-    wanted = model.config.compaction
+def _limits(model: Model, table: TableFiles, mode: CompactionMode, thresholds: Thresholds) -> _Limits:
+    wanted, costs = model.config.compaction, thresholds.compaction
     asked = mode in ("minor", "full")
     if table.table == model.table.changes:
-        return _Limits(1 if asked else wanted.change_files, 1.0 if mode == "minor" else wanted.deleted_share)
-    return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, mode == "full")
+        return _Limits(1 if asked else wanted.change_files, 1.0 if mode == "minor" else wanted.deleted_share, costs)
+    return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, costs, mode == "full")
 
 
 def _merges(
-    model: Model, state: TableState, files: Sequence[TableFiles], mode: CompactionMode, begun: Sequence[Begun]
+    model: Model,
+    state: TableState,
+    files: Sequence[TableFiles],
+    mode: CompactionMode,
+    thresholds: Thresholds,
+    begun: Sequence[Begun],
 ) -> Iterator[Fold | Renew]:
     """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
-    anew = renewal(model, state, base, mode == "full", begun) if base is not None else None
+    limits = thresholds.base_rewrite
+    anew = renewal(model, state, base, mode == "full", limits, begun) if base is not None else None
     yield from [anew] if anew is not None else _folds(model, state)
 
 
@@ -150,14 +155,20 @@ def _folds(model: Model, state: TableState) -> Iterator[Fold]:
 
 
 def _planned(
-    table: TableFiles, limits: _Limits, model: Model, mode: CompactionMode, done: Collection[Place]
+    table: TableFiles,
+    limits: _Limits,
+    model: Model,
+    mode: CompactionMode,
+    done: Collection[Place],
+    thresholds: Thresholds,
 ) -> tuple[list[CompactionStep], list[LeftAlone]]:
     found = units(table, model.config.hash_key)
     if found is None:
         return _all_or_none(table, limits, done)
     is_base = table.table == model.base
-    moves = moves_of(table, found, model, mode == "full", done) if is_base and mode != "minor" else []
-    moves = worth_it(moves, mode)
+    splits = is_base and mode != "minor"
+    moves = moves_of(table, found, model, mode == "full", done, thresholds) if splits else []
+    moves = worth_it(moves, mode, limits.thresholds)
     gone = {id(move.unit) for move in moves}
     rest = [unit for unit in found if id(unit) not in gone]
     ways = [None if is_done(unit, table, done) else _way(unit, table, limits) for unit in rest]
@@ -168,10 +179,10 @@ def _planned(
         if way is None
     )
     left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.nodes]
-    steps: list[CompactionStep] = list(relevels(table, found, moves))
-    lost = sum(_waste(unit, way, table) for unit, way in chosen)
-    if mode == "auto" and lost < COMMIT_BYTES:
-        reason = f"readers lose {lost:,} bytes in this table, less than the {COMMIT_BYTES:,} that a commit costs"
+    steps: list[CompactionStep] = list(relevels(table, found, moves, limits.thresholds))
+    lost, cost = sum(_waste(unit, way, table, limits) for unit, way in chosen), limits.thresholds.commit_bytes
+    if mode == "auto" and lost < cost:
+        reason = f"readers lose {lost:,} bytes in this table, less than the {cost:,} that a commit costs"
         return steps, [*left, *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.nodes)]
     return [*steps, *_rewrites(table, found, chosen, limits)], left
 
@@ -193,32 +204,34 @@ def _way(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
         return "sort" if has_deleted or unit.is_mixed or len(unit.files) > needed else None
     if unit.deleted_share > limits.deleted_share:
         return "sort"
-    return "join" if len(_small(unit, table)) > limits.small_files else None
+    return "join" if len(_small(unit, table, limits)) > limits.small_files else None
 
 
-def small_limit(table: TableFiles) -> int:
+def small_limit(table: TableFiles, thresholds: CompactionThresholds) -> int:
     """The size below which a file is small; two files of this size fit into one."""
-    return min(SMALL_FILE_BYTES, table.target_bytes // 2)
+    return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
-def _small(unit: Unit, table: TableFiles) -> list[DataFile]:
-    return [file for file in unit.files if file.bytes < small_limit(table)]
+def _small(unit: Unit, table: TableFiles, limits: _Limits) -> list[DataFile]:
+    limit = small_limit(table, limits.thresholds)
+    return [file for file in unit.files if file.bytes < limit]
 
 
 def _needed(size: int, table: TableFiles) -> int:
     return max(1, -(-size // table.target_bytes))
 
 
-def _touched(unit: Unit, way: Way, table: TableFiles) -> Sequence[DataFile]:
-    return _small(unit, table) if way == "join" else unit.files
+def _touched(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
+    return _small(unit, table, limits) if way == "join" else unit.files
 
 
-def _waste(unit: Unit, way: Way, table: TableFiles) -> int:
+def _waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
     """What a reader of the node pays that it would not after: files to open, and deleted rows to read past."""
-    files = _touched(unit, way, table)
+    files = _touched(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)
-    return max(0, opened - _needed(sum(file.bytes for file in files) - deleted, table)) * OPEN_BYTES + deleted
+    spared = max(0, opened - _needed(sum(file.bytes for file in files) - deleted, table))
+    return spared * limits.thresholds.open_file_bytes + deleted
 
 
 def _rewrites(
@@ -227,7 +240,8 @@ def _rewrites(
     """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
     buckets = bucket_counts(found)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
-    for group in groups(ordered, lambda pair: _size(*pair, table), lambda pair: (pair[1], pair[0].spec)):
+    size_of, kind_of = (lambda pair: _size(*pair, table, limits)), (lambda pair: (pair[1], pair[0].spec))
+    for group in groups(ordered, size_of, kind_of, limits.thresholds):
         way, spec = group[0][1], group[0][0].spec
         yield _rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
 
@@ -235,7 +249,7 @@ def _rewrites(
 def _rewrite(
     table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
 ) -> Rewrite:
-    files = [file for unit in group for file in _touched(unit, way, table)]
+    files = [file for unit in group for file in _touched(unit, way, table, limits)]
     nodes = tuple(node for unit in group for node in unit.nodes)
     return Rewrite(
         table=table.table,
@@ -245,8 +259,8 @@ def _rewrite(
         whole=len(nodes) == len(table.nodes),
         files=len(files),
         bytes=sum(file.bytes for file in files),
-        waste=sum(_waste(unit, way, table) for unit in group),
-        small_bytes=small_limit(table),
+        waste=sum(_waste(unit, way, table, limits) for unit in group),
+        small_bytes=small_limit(table, limits.thresholds),
         target_bytes=table.target_bytes,
         reason=_why(group, way, table, limits),
         spec=spec,
@@ -254,13 +268,13 @@ def _rewrite(
     )
 
 
-def _size(unit: Unit, way: Way, table: TableFiles) -> int:
-    return sum(file.bytes for file in _touched(unit, way, table))
+def _size(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+    return sum(file.bytes for file in _touched(unit, way, table, limits))
 
 
 def _why(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
     if way == "join":
-        most = max(len(_small(unit, table)) for unit in group)
+        most = max(len(_small(unit, table, limits)) for unit in group)
         return f"up to {most} small files in a node, more than {limits.small_files}"
     if limits.least:
         return "more files than needed, or deleted rows"
@@ -272,7 +286,8 @@ def _why_left(unit: Unit, table: TableFiles, limits: _Limits, model: Model | Non
     cannot = model and model.config.hash_key and why_not_split(unit, model.config.node_bytes)
     if cannot and not limits.least:
         return cannot
-    told = f"{len(unit.files)} files, {len(_small(unit, table))} of them small, {unit.deleted_share:.0%} deleted"
+    small = len(_small(unit, table, limits))
+    told = f"{len(unit.files)} files, {small} of them small, {unit.deleted_share:.0%} deleted"
     if limits.least:
         return f"{told}: no fewer are needed"
     shares = f" and {limits.deleted_share:.0%} deleted" if limits.deleted_share < 1 else ""

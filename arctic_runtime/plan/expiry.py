@@ -13,22 +13,19 @@ from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.changelog_compaction import is_due, kept_ages, trim
-
-WORTH_EXPIRING = 20
-"""After a run fewer old snapshots than these are left for another time: a call takes a second, however few they are."""
-
-WORTH_SHARE = 0.05
-"""So are fewer than this part of a table's snapshots: a call reads and writes all that the table knows of them."""
-
-TAG_SECONDS = 86_400
-"""A run tags a snapshot of the base before it moves the view there, so a tag is left alone for so long after that."""
+from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
 
 Needs = Iterator[tuple[int, str]]
 """The sequence number from which on snapshots are needed, and what for."""
 
 
 def expiry(
-    model: Model, state: TableState, tables: Sequence[Snapshots], consumers: Mapping[str, Version], now_ms: int
+    model: Model,
+    state: TableState,
+    tables: Sequence[Snapshots],
+    consumers: Mapping[str, Version],
+    now_ms: int,
+    thresholds: Thresholds,
 ) -> ExpiryPlan:
     """What goes of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
 
@@ -51,7 +48,7 @@ def expiry(
         str(model.base): lambda base: _of_base(state, base, wanted),
         str(model.table.totals): lambda totals: _of_totals(state, totals),
     }
-    tags = tuple(_idle_tags(state, tables, now_ms))
+    tags = tuple(_idle_tags(state, tables, now_ms, thresholds.expiry))
     steps: list[Expire] = []
     kept: list[Kept] = []
     for table in _without_tags(tables, tags):
@@ -61,33 +58,35 @@ def expiry(
         steps += [Expire(table.table, gone)] if gone else []
         kept += _kept(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
-    ages = kept_ages(model, state, gone_from.get(model.table.changes, ()))
+    ages = kept_ages(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)
     return ExpiryPlan(tuple(steps), tuple(kept), found, ages, waits, tags)
 
 
-def may_be_due(model: Model, state: TableState, now_ms: int) -> bool:
+def may_be_due(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
     """Whether it is worth a look at what else keeps versions and change rows, after a run."""
     age, changes = model.config.retention.age_seconds, state.changes
     if changes is None:
         return False
     old = [of for of in changes.commits if age is not None and of.at_ms < now_ms - 1000 * age]
     found, _ = trim(model, state, {}, now_ms)
-    return len(old) >= _enough(changes) or (found is not None and is_due(model, changes, found))
+    if len(old) >= _enough(changes, thresholds.expiry):
+        return True
+    return found is not None and is_due(model, changes, found, thresholds.changelog)
 
 
-def due(model: Model, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
+def due(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
     """What of a plan a run does by itself: what enough has come together of."""
     changes = state.changes
     if changes is None:
         return replace(plan, steps=(), tags=(), trim=None)
-    enough = sum(len(step.snapshots) for step in plan.steps) >= _enough(changes)
-    trims = plan.trim is not None and is_due(model, changes, plan.trim)
+    enough = sum(len(step.snapshots) for step in plan.steps) >= _enough(changes, thresholds.expiry)
+    trims = plan.trim is not None and is_due(model, changes, plan.trim, thresholds.changelog)
     kept = replace(plan, trim=plan.trim if trims else None)
     return kept if enough else replace(kept, steps=(), tags=())
 
 
-def _enough(changes: ChangeTableState) -> float:
-    return max(WORTH_EXPIRING, WORTH_SHARE * len(changes.commits))
+def _enough(changes: ChangeTableState, thresholds: ExpiryThresholds) -> float:
+    return max(thresholds.snapshots, thresholds.snapshot_share * len(changes.commits))
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
@@ -111,18 +110,21 @@ def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
     return [f"{verb}: {what}", *waits]
 
 
-def _idle_tags(state: TableState, tables: Sequence[Snapshots], now_ms: int) -> Iterator[DropTags]:
+def _idle_tags(
+    state: TableState, tables: Sequence[Snapshots], now_ms: int, thresholds: ExpiryThresholds
+) -> Iterator[DropTags]:
     """Tags for a view that were left by runs which died, or which another run overtook: all but the pinned one.
 
     A run that is about to move the view has observed the base before another snapshot replaced the tagged one.
     """
     pinned = state.view.base_snapshot if state.view else None
+    until = now_ms - 1000 * thresholds.view_tag_seconds
     for table in tables:
         replaced = _replaced_at(table)
         idle = [
             name
             for name, snapshot in table.view_tags.items()
-            if snapshot != pinned and replaced.get(snapshot, now_ms) < now_ms - 1000 * TAG_SECONDS
+            if snapshot != pinned and replaced.get(snapshot, now_ms) < until
         ]
         if idle:
             yield DropTags(table.table, tuple(sorted(idle)))

@@ -7,18 +7,19 @@ from collections.abc import Collection, Iterator, Sequence
 from arctic_runtime.model.compaction import CompactionMode, CompactionPlan, LeftAlone, Place, Relevel, TableFiles
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.bucket_resizing import Move, depth_after, splits, unites, why_not_split
-from arctic_runtime.plan.commit_groups import COMMIT_BYTES, GROUP_BYTES, OPEN_BYTES, groups
+from arctic_runtime.plan.commit_groups import groups
 from arctic_runtime.plan.hash_trees import Unit, bucket_counts, in_tree, units
+from arctic_runtime.thresholds import CompactionThresholds, Thresholds
 
 SIDE_BY_SIDE = "files of several partition specs lie side by side; a full compaction brings them under one"
 NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to split"
 
 
-def split(model: Model, table: TableFiles, done: Collection[Place] = ()) -> CompactionPlan:
+def split(model: Model, table: TableFiles, thresholds: Thresholds, done: Collection[Place] = ()) -> CompactionPlan:
     """Only what brings nodes of the base to the depth that their size asks for, and why the others stay."""
     found = units(table, model.config.hash_key)
-    moves = moves_of(table, found or [], model, True, done)
-    steps = list(relevels(table, found or [], moves))
+    moves = moves_of(table, found or [], model, True, done, thresholds)
+    steps = list(relevels(table, found or [], moves, thresholds.compaction))
     taken = {id(node) for step in steps for node in step.nodes}
     reason = None if found is not None and in_tree(table, model.config.hash_key) else NO_TREE
     left = (
@@ -32,17 +33,22 @@ def split(model: Model, table: TableFiles, done: Collection[Place] = ()) -> Comp
 
 
 def moves_of(
-    table: TableFiles, found: Sequence[Unit], model: Model, alone: bool, done: Collection[Place]
+    table: TableFiles,
+    found: Sequence[Unit],
+    model: Model,
+    alone: bool,
+    done: Collection[Place],
+    thresholds: Thresholds,
 ) -> list[Move]:
     """Splits where there are any; else what can be put together, down to as many nodes as the model asks for.
 
     Without `alone` all partitions go to one depth. What is `done` does not move a second time.
     """
-    config = model.config
+    config, buckets = model.config, thresholds.buckets
     if not found or not in_tree(table, config.hash_key):
         return []
     least = (config.nodes or 1).bit_length() - 1
-    moves = splits(found, config.node_bytes) or unites(found, config.node_bytes, least, alone)
+    moves = splits(found, config.node_bytes, buckets) or unites(found, config.node_bytes, least, alone, buckets)
     return [move for move in moves if not is_done(move.unit, table, done)]
 
 
@@ -50,19 +56,21 @@ def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
     return bool(done) and all(table.place(node) in done for node in unit.nodes)
 
 
-def worth_it(moves: list[Move], mode: CompactionMode) -> list[Move]:
+def worth_it(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
     """Splits are; to put nodes together unasked is for what fills one commit, where it spares readers more."""
     united = [move for move in moves if move.direction == "unite"]
-    spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * OPEN_BYTES
-    is_small = sum(move.unit.bytes for move in united) <= GROUP_BYTES
-    return moves if mode != "auto" or not united or (is_small and spared >= COMMIT_BYTES) else []
+    spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes
+    is_small = sum(move.unit.bytes for move in united) <= thresholds.group_bytes
+    return moves if mode != "auto" or not united or (is_small and spared >= thresholds.commit_bytes) else []
 
 
-def relevels(table: TableFiles, found: Sequence[Unit], moves: Sequence[Move]) -> Iterator[Relevel]:
+def relevels(
+    table: TableFiles, found: Sequence[Unit], moves: Sequence[Move], thresholds: CompactionThresholds
+) -> Iterator[Relevel]:
     if not moves:
         return
     default, buckets = depth_after(found, moves), bucket_counts(found)
-    for group in groups(moves, lambda move: move.unit.bytes, lambda move: (move.direction, move.depth)):
+    for group in groups(moves, lambda move: move.unit.bytes, lambda move: (move.direction, move.depth), thresholds):
         nodes = tuple(node for move in group for node in move.unit.nodes)
         yield Relevel(
             table=table.table,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from arctic_runtime.plan import expiry
 from arctic_runtime.plan import maintenance_settings as upkeep
 
 ORDERS = """
@@ -117,10 +117,10 @@ class TestUpkeep:
         assert "dropped savepoint good" in operate("arctic_savepoint", "{model: orders, name: good, drop: true}")
 
     def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
-        self, project: Any, monkeypatch: pytest.MonkeyPatch
+        self, project: Any, under: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(upkeep, "_SECONDS", {"m": 0})
-        monkeypatch.setattr(expiry, "WORTH_EXPIRING", 1)
+        under(expiry={"snapshots": 1})
         run_dbt(["run", "--full-refresh", "--no-partial-parse", "--vars", "v: 10"])
         versions = f"select count(*) from `lake`.`{project.test_schema}`.`or``ders__changes`.snapshots"
         for v in (11, 12):

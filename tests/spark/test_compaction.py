@@ -11,7 +11,6 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
 from arctic_runtime.operations.inspect import status
-from arctic_runtime.plan import compaction as planning
 from arctic_runtime.spark.maintenance import compaction as compacting
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
 from arctic_runtime.spark.tables import merge as merging
@@ -131,13 +130,11 @@ def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_a
     assert lake.broken(shop.model) == []
 
 
-def test_small_files_of_a_node_are_joined_and_its_large_ones_left(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_files_of_a_node_are_joined_and_its_large_ones_left(lake: Warehouse) -> None:
     shop = Shop(lake)
     shop.several()
     largest = max(file.bytes for node in shop.nodes() for file in node.files)
-    monkeypatch.setattr(planning, "SMALL_FILE_BYTES", largest)
+    shop.lake = lake.under(compaction={"small_file_bytes": largest})
     steps = [step for step in shop.compact("minor").steps if step.table == shop.model.table]
     assert [step.way for step in steps if isinstance(step, Rewrite)] == ["join"]
     kept = [file.bytes for node in shop.nodes() for file in node.files]
@@ -147,15 +144,13 @@ def test_small_files_of_a_node_are_joined_and_its_large_ones_left(
     assert lake.broken(shop.model) == []
 
 
-def test_a_run_compacts_by_itself_when_it_is_worth_it_and_not_where_that_is_off(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_compacts_by_itself_when_it_is_worth_it_and_not_where_that_is_off(lake: Warehouse) -> None:
     limits = {"small_files": 1, "deleted_share": 0.01, "change_files": 2}
     shop = Shop(lake, compaction=limits)
     shop.several()
     assert len(shop.nodes()) < sum(len(node.files) for node in shop.nodes())
-    monkeypatch.setattr(planning, "COMMIT_BYTES", 0)
-    assert lake.run(shop.model, refuse).mode == "unchanged"
+    shop.lake = lake.under(compaction={"commit_bytes": 0})
+    assert shop.lake.run(shop.model, refuse).mode == "unchanged"
     shop.model = lake.model("m", SQL, primary_key="i.d", compaction="off", **PARTITIONED)
     shop.put([5], 700)
     assert len(shop.nodes()) < sum(len(node.files) for node in shop.nodes())
@@ -198,7 +193,7 @@ def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
         patch.setattr(compacting, "swap_in", lose)
         with pytest.raises(CommitConflict, match="others committed to it 5 times"):
             shop.compact("full")
-        patch.setattr(planning, "COMMIT_BYTES", 0)
+        shop.lake = lake.under(compaction={"commit_bytes": 0})
         shop.model = lake.model("m", SQL, primary_key="i.d", compaction={"deleted_share": 0.01}, **PARTITIONED)
         assert shop.put([4], 700) == "incremental"
     assert shop.is_right

@@ -14,7 +14,6 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import expiry as planning
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
@@ -99,9 +98,7 @@ def test_a_base_is_made_anew_from_changes_whose_versions_are_gone(lake: Warehous
 
 
 @pytest.mark.slow
-def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **{**CONFIG, "partition_by": None})
     forever = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": "off"})
     down = lake.model("down", "select id, v from {m}", primary_key="id")
@@ -111,20 +108,17 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(
             lake.run(down)
     later = datetime.datetime.now(datetime.timezone.utc) + LATER
 
-    def after_a_run(of: Model, *readers: Model) -> tuple[int, int]:
-        session = lake.session_of(of, now=later)
+    def after_a_run(of: Model, *readers: Model, enough: int = 20) -> tuple[int, int]:
+        session = lake.under(expiry={"snapshots": enough}).session_of(of, now=later)
         expiry.expire_if_due(session, [reader.table for reader in readers])
         return snapshots(lake, model)
 
     before = snapshots(lake, model)
     assert after_a_run(model) == before
-    monkeypatch.setattr(planning, "WORTH_EXPIRING", 2)
-    assert after_a_run(forever) == before
-    assert after_a_run(model, down) == (before[0] - 2, before[1] - 1)
-    monkeypatch.setattr(planning, "WORTH_EXPIRING", 3)
-    assert after_a_run(model) == (before[0] - 2, before[1] - 1)
-    monkeypatch.setattr(planning, "WORTH_EXPIRING", 1)
-    assert after_a_run(model) == (1, 1)
+    assert after_a_run(forever, enough=2) == before
+    assert after_a_run(model, down, enough=2) == (before[0] - 2, before[1] - 1)
+    assert after_a_run(model, enough=3) == (before[0] - 2, before[1] - 1)
+    assert after_a_run(model, enough=1) == (1, 1)
     assert lake.rows(model) == [(1, "eu", 2)]
     assert lake.actions(lake.run(down)) == (0, 1, 0)
 

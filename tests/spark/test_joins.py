@@ -47,9 +47,9 @@ def test_what_is_told_of_a_join_is_what_spark_plans(
 
 
 def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("arctic_runtime.plan.bucket_resizing.ABOUT_TO", 2)
+    lake = lake.under(buckets={"level_split_share": 2})
     lake.load("s", [(i, 0, i * 7919 % 10_007) for i in range(6000)], "id int, k int, v bigint")
     for name in ("a", "b"):
         lake.run(lake.model(name, SQL, primary_key="id", nodes=2))

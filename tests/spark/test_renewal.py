@@ -10,7 +10,6 @@ import pytest
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import Renew, Rewrite
-from arctic_runtime.plan import base_rewrite as planning
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
 from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.spark.tables.steps import perform
@@ -81,6 +80,11 @@ class Store:
         return self.lake.rows(self.model) == self.expected() and self.lake.broken(self.model) == []
 
 
+def in_parts(lake: Warehouse, parts: int) -> Warehouse:
+    """Where bases are rewritten in up to so many parts, however small they are."""
+    return lake.under(base_rewrite={"part_bytes": 1, "parts": parts})
+
+
 def ordered(model: Model, lake: Warehouse) -> bool:
     """Whether the rows of each file are sorted by the sort key, nulls first."""
     found = lake.spark.table(lake.sql_name("m__base")).select("_file", "_pos", "Sort", "`i.d`").collect()
@@ -122,12 +126,9 @@ def test_changes_are_merged_in_one_pass_and_readers_see_no_change(lake: Warehous
     assert store.is_right
 
 
-def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it_began_with(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it_began_with(lake: Warehouse) -> None:
     """The changes that come meanwhile stay unmerged, and readers see them."""
-    monkeypatch.setattr(planning, "PART_BYTES", 1)
-    monkeypatch.setattr(planning, "MOST_PARTS", 4)
+    lake = in_parts(lake, 4)
     store = Store(lake)
     store.put([1, 2, 3, 150, 151, 152, 153, 154], "second", gone=(4, 20, 30, 31))
     first = store.planned()
@@ -162,7 +163,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
     """Also where changes are more than the rows, so that these are what is held, or where they are too many to hold."""
     monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
     if sorts:
-        monkeypatch.setattr(planning, "HELD_BYTES", 0)
+        lake = lake.under(base_rewrite={"hashed_change_bytes": 0})
     store = Store(lake, keys=range(3), nodes=8)
     store.put([1, 2], "second", gone=(0,))
     assert any(file.deleted for node in store.nodes() for file in node.files)
@@ -180,12 +181,10 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
 
 @pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_made(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, parts: int
+    lake: Warehouse, parts: int
 ) -> None:
     """In one commit, and on a branch."""
-    if parts > 1:
-        monkeypatch.setattr(planning, "PART_BYTES", 1)
-        monkeypatch.setattr(planning, "MOST_PARTS", parts)
+    lake = in_parts(lake, parts) if parts > 1 else lake
     store = Store(lake)
     store.put([1, 2, 150], "second", gone=(4, 20, 21, 22))
     step, state = store.planned(), store.state()
@@ -199,10 +198,9 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     assert lake.branches(store.model) == set()
 
 
-def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse) -> None:
     """The second starts when the first has written its last part, and is through before that is published."""
-    monkeypatch.setattr(planning, "PART_BYTES", 1)
-    monkeypatch.setattr(planning, "MOST_PARTS", 2)
+    lake = in_parts(lake, 2)
     store = Store(lake)
     store.put([1, 2, 150], "second", gone=(4, 20, 21, 22))
     step, state = store.planned(), store.state()

@@ -16,6 +16,7 @@ from arctic_runtime.model.layout import node_count
 from arctic_runtime.plan.hash_trees import Unit, units
 from arctic_runtime.spark.maintenance.compaction import compact, compact_if_due, split
 from arctic_runtime.spark.tables import merge as merging
+from arctic_runtime.thresholds import Thresholds
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -101,7 +102,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
         compact(lake.session_of(shop.model()), "major")
         lake.run(down)
     sizes = sorted(unit.bytes for unit in shop.units())
-    monkeypatch.setattr("arctic_runtime.plan.bucket_resizing.ABOUT_TO", 2)
+    shop.lake = lake.under(buckets={"level_split_share": 2})
     (step,) = shop.split(sizes[-1] - 1).steps
     assert isinstance(step, Relevel)
     assert (step.direction, step.depth, len(step.nodes)) == ("split", 2, 1)
@@ -244,7 +245,7 @@ def test_a_new_base_has_as_many_nodes_as_its_partitions_need_in_the_mean(lake: W
         specs = observe_specs(lake.reader, model.base)
         found[len(partition_by)] = specs.transforms[specs.default][-1].parameter or 0
         (first,) = [commit.bytes for commit in state_of(lake, model) if commit.rows]
-        assert found[len(partition_by)] == node_count(first // 8 ** len(partition_by), 1, 4096)
+        assert found[len(partition_by)] == node_count(first // 8 ** len(partition_by), 1, 4096, Thresholds().buckets)
     assert 1 < found[1] < found[0]
 
 

@@ -262,7 +262,7 @@ class Lake:
         yield "observe"
         tables = {TABLE.changes: self.log, self.model.base: self.base}
         found = [self.snapshots(name, table) for name, table in tables.items()]
-        plan = expiry(self.model, self.observe(), found, {}, 10_000)
+        plan = expiry(self.model, self.observe(), found, {}, 10_000, Thresholds())
         for step in plan.steps:
             yield "expire"
             tables[step.table].expire(step.snapshots)

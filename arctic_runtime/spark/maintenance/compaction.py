@@ -63,7 +63,7 @@ def plan_compaction(
     built(state, session.model.table)
     tables = _observed(session, (session.model.base, session.model.table.changes))
     begun = observe_begun(session.reader, session.model.base)
-    return state, compaction(session.model, state, tables, mode, frozenset(done), begun)
+    return state, compaction(session.model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
 
 
 def is_due(session: TableSession) -> bool:
@@ -72,7 +72,10 @@ def is_due(session: TableSession) -> bool:
     names = [
         of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(session.reader, of))
     ]
-    return bool(names and compaction(model, session.observe(), _observed(session, names), "auto").steps)
+    if not names:
+        return False
+    thresholds = session.reader.thresholds
+    return bool(compaction(model, session.observe(), _observed(session, names), "auto", thresholds).steps)
 
 
 def compact_if_due(session: TableSession) -> None:
@@ -95,7 +98,7 @@ def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[Table
     state = session.observe()
     _, base = built(state, session.model.table)
     (table,) = _observed(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
-    return state, split_alone(session.model, table, frozenset(done))
+    return state, split_alone(session.model, table, session.reader.thresholds, frozenset(done))
 
 
 def split(session: TableSession) -> Compacted:

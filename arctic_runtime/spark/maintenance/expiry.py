@@ -57,8 +57,9 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
     def attempted() -> None:
         state = session.observe()
         _keep_few_metadata_files(session, state)
-        if may_be_due(session.model, state, _milliseconds(session)):
-            _perform(session, state, due(session.model, state, _planned(session, state, names)))
+        thresholds = session.reader.thresholds
+        if may_be_due(session.model, state, _milliseconds(session), thresholds):
+            _perform(session, state, due(session.model, state, _planned(session, state, names), thresholds))
 
     with suppress(CommitConflict):
         retried(attempted)
@@ -79,7 +80,8 @@ def _planned(session: TableSession, state: TableState, readers: Iterable[TableNa
     found = [observe_snapshots(session.reader, of) for of in _tables(session, state)]
     read = {str(reader): last_consumed(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
-    return expiry(session.model, state, [of for of in found if of is not None], consumers, _milliseconds(session))
+    tables = [of for of in found if of is not None]
+    return expiry(session.model, state, tables, consumers, _milliseconds(session), session.reader.thresholds)
 
 
 def _perform(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:

@@ -72,7 +72,7 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     ]
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
-    lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0))}
+    lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0, context.thresholds.layout))}
     properties = {**lookups, **_properties(model, "changes"), MODEL_TABLE: str(model.table)}
     _create("changes.create", context, step.table, empty, properties, (), {})
 
@@ -85,7 +85,7 @@ def create_base(step: CreateBase, context: Context) -> None:
     transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes))}
+    sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes, context.thresholds.layout))}
     own = {**sizes, **DELETE_ISOLATION, **_properties(model, "base"), **_format(model)}
     properties = {**own, LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
@@ -133,14 +133,14 @@ def _properties(model: Model, kind: str) -> dict[str, str]:
 
 def _node_count(changes: DataFrame, size: int, context: Context) -> int:
     """The nodes of each partition of a base made of `changes`, which have so many bytes together."""
-    config = context.model.config
+    config, limits = context.model.config, context.thresholds.buckets
     parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    nodes = config.nodes or node_count(size, parallelism, config.node_bytes)
+    nodes = config.nodes or node_count(size, parallelism, config.node_bytes, limits)
     if config.nodes or nodes == 1 or not config.partition_by:
         return nodes
     values = [transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
     partitions = changes.select(*values).distinct().count()
-    return node_count(size // max(1, partitions), parallelism, config.node_bytes)
+    return node_count(size // max(1, partitions), parallelism, config.node_bytes, limits)
 
 
 def _format(model: Model) -> dict[str, str]:

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 
 from arctic_runtime.model.layout import (
     MAX_NODES,
-    ROW_GROUP_BYTES,
-    ROW_GROUP_SHARE,
-    SMALL_NODE_BYTES,
     format_of,
     layout_text,
     row_group_bytes,
@@ -20,7 +17,9 @@ from arctic_runtime.model.layout import (
 from arctic_runtime.model.layout import node_count as count_nodes
 from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.table import FormatVersion, ModelConfig, Transform
+from arctic_runtime.thresholds import BucketThresholds, LayoutThresholds
 
+BUCKETS = BucketThresholds()
 LIMIT = 256 * 1024 * 1024
 NODE_BYTES = LIMIT // 2
 _sizes = st.integers(0, 2**44)
@@ -28,7 +27,7 @@ _cores = st.integers(0, 4096)
 
 
 def node_count(size: int, cores: int) -> int:
-    return count_nodes(size, cores, LIMIT)
+    return count_nodes(size, cores, LIMIT, BUCKETS)
 
 
 @settings(max_examples=40)
@@ -55,15 +54,15 @@ def test_no_node_is_born_larger_than_its_share(size: int, cores: int) -> None:
 @given(_sizes, _cores)
 def test_cores_alone_never_cut_a_table_into_crumbs(size: int, cores: int) -> None:
     nodes = node_count(size, cores)
-    assert nodes == 1 or size / nodes > SMALL_NODE_BYTES / 2
+    assert nodes == 1 or size / nodes > BUCKETS.small_bucket_bytes / 2
 
 
 @pytest.mark.parametrize(
     ("size", "cores", "nodes"),
     [
         (0, 8, 1),
-        (SMALL_NODE_BYTES - 1, 200, 1),
-        (2 * SMALL_NODE_BYTES, 200, 2),
+        (BUCKETS.small_bucket_bytes - 1, 200, 1),
+        (2 * BUCKETS.small_bucket_bytes, 200, 2),
         (NODE_BYTES, 4, 4),
         (10 * NODE_BYTES, 4, 16),
         (10**15, 4, MAX_NODES),
@@ -74,9 +73,9 @@ def test_small_tables_have_few_nodes_and_large_ones_enough(size: int, cores: int
 
 
 def test_nodes_of_another_limit_are_as_many_as_keep_half_of_it() -> None:
-    assert count_nodes(2**30, 1, 2**28) == 8
-    assert count_nodes(2**30, 1, 2**27) == 16
-    assert count_nodes(5, 1, 1) == 8
+    assert count_nodes(2**30, 1, 2**28, BUCKETS) == 8
+    assert count_nodes(2**30, 1, 2**27, BUCKETS) == 16
+    assert count_nodes(5, 1, 1, BUCKETS) == 8
 
 
 def test_the_layout_that_a_base_keeps_is_written_as_it_always_was() -> None:
@@ -96,7 +95,8 @@ def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -
 @settings(max_examples=40)
 @given(_sizes)
 def test_row_groups_are_a_small_part_of_a_table_and_neither_crumbs_nor_blocks(size: int) -> None:
-    least, most = ROW_GROUP_BYTES
-    found = row_group_bytes(size)
+    limits = LayoutThresholds()
+    least, most = limits.least_row_group_bytes, limits.most_row_group_bytes
+    found = row_group_bytes(size, limits)
     assert least <= found <= most
-    assert found == least or found * ROW_GROUP_SHARE <= size
+    assert found == least or found * limits.row_group_share <= size

@@ -10,7 +10,8 @@ from arctic_runtime.model.compaction import DataFile, Node, PartitionValue, Tabl
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.operations import node_tree as drawing
-from arctic_runtime.operations.node_tree import MOST_LINES, Drawn, Tree, describe_tree, tree
+from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree, tree
+from arctic_runtime.thresholds import ReportThresholds
 
 BASE = {"arctic_kind": "base"}
 NOTE = Transform("identity", "note")
@@ -21,7 +22,7 @@ def model(name: str = "t") -> Model:
 
 
 def drawn(*nodes: tuple[int, int, int, int, int], partitions: int = 1) -> list[str]:
-    return describe_tree(Tree("m", "all rows", partitions, tuple(Drawn(*node) for node in nodes)))
+    return describe_tree(Tree("m", "all rows", partitions, tuple(Drawn(*node) for node in nodes)), ReportThresholds())
 
 
 def test_a_tree_is_drawn_with_the_bytes_and_files_below_each_node() -> None:
@@ -47,7 +48,7 @@ def test_a_table_without_nodes_is_a_root() -> None:
 def test_what_is_too_deep_to_show_is_summed_up() -> None:
     lines = drawn(*[(depth, index, 8 >> depth, 8 >> depth, 0) for depth in range(10) for index in range(1 << depth)])
     assert len(lines) == 1 + 2**6 - 1
-    assert len(lines) - 1 <= MOST_LINES
+    assert len(lines) - 1 <= ReportThresholds().tree_lines
     assert lines[0] == "  nodes of all rows: 9 level(s) below the root"
 
 

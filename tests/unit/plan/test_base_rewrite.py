@@ -27,17 +27,13 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.base_rewrite import (
-    HELD_BYTES,
-    MOST_PARTS,
-    PART_BYTES,
-    RENEWED_NODE_ROWS,
-    RENEWED_SHARE,
-    TASK_BYTES,
-    renewal,
-)
+from arctic_runtime.plan.base_rewrite import renewal
 from arctic_runtime.plan.compaction import compaction
+from arctic_runtime.thresholds import Thresholds
 
+LIMITS = Thresholds()
+REWRITE = LIMITS.base_rewrite
+PART_BYTES = REWRITE.part_bytes
 MIB = 1024 * 1024
 TABLE = TableName("lake", "dwd", "orders")
 MODEL = Model(TABLE, "", ModelConfig(("id", "n"), hash_key="ID", merge="on_read"))
@@ -68,7 +64,7 @@ def lying(*sizes: int, transforms: tuple[Transform, ...] = (BUCKET,), spec: int 
 
 
 def planned(state: TableState, files: TableFiles, is_full: bool = False, **more: Any) -> Renew | None:
-    return renewal(more.pop("model", MODEL), state, files, is_full, **more)
+    return renewal(more.pop("model", MODEL), state, files, is_full, REWRITE, **more)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +72,9 @@ def planned(state: TableState, files: TableFiles, is_full: bool = False, **more:
     [
         (49, False, (BUCKET,), False),
         (50, False, (BUCKET,), True),
-        (RENEWED_NODE_ROWS * 8 - 1, True, (BUCKET,), False),
-        (RENEWED_NODE_ROWS * 8, True, (BUCKET,), True),
-        (RENEWED_NODE_ROWS * 8, True, (DAY, BUCKET), False),
+        (REWRITE.changed_rows_per_bucket * 8 - 1, True, (BUCKET,), False),
+        (REWRITE.changed_rows_per_bucket * 8, True, (BUCKET,), True),
+        (REWRITE.changed_rows_per_bucket * 8, True, (DAY, BUCKET), False),
         (50, True, (DAY, BUCKET), True),
         (0, True, (BUCKET,), False),
     ],
@@ -86,7 +82,7 @@ def planned(state: TableState, files: TableFiles, is_full: bool = False, **more:
 def test_a_base_is_written_anew_where_changes_are_many_or_a_full_compaction_would_write_it_anyway(
     rows: int, is_full: bool, transforms: tuple[Transform, ...], is_anew: bool
 ) -> None:
-    assert RENEWED_SHARE == 0.05
+    assert REWRITE.changed_share == 0.05
     step = planned(table_state(rows), lying(MIB, transforms=transforms), is_full)
     assert (step is not None) == is_anew
 
@@ -111,7 +107,7 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
         lying(),
         lying(MIB, transforms=(Transform("bucket", "other", 8),)),
         lying(MIB, transforms=(DAY,)),
-        lying(TASK_BYTES + 1),
+        lying(REWRITE.task_bytes + 1),
         replace(lying(MIB), snapshot=HEAD + 1),
         replace(lying(MIB), nodes=(*lying(MIB).nodes, *lying(MIB, spec=1).nodes)),
         replace(lying(MIB), nodes=(Node(0, (), (DataFile(MIB, 1),)),)),
@@ -121,19 +117,20 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
 )
 def test_files_that_do_not_lie_by_nodes_of_the_hash_key_are_left_to_a_fold(files: TableFiles) -> None:
     assert planned(table_state(500), files, is_full=True) is None
-    steps = compaction(MODEL, table_state(500), [files], "major").steps
+    steps = compaction(MODEL, table_state(500), [files], "major", LIMITS).steps
     assert [type(step) for step in steps] == [Fold]
 
 
 def test_a_plan_that_writes_the_base_anew_rewrites_nothing_of_it_besides() -> None:
     log = TableFiles(TABLE.changes, 9, (Node(0, (), (DataFile(MIB, 1),) * 3),), 512 * MIB)
-    steps = compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full").steps
+    steps = compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full", LIMITS).steps
     assert [(type(step), step.table) for step in steps] == [(Renew, MODEL.base), (Rewrite, TABLE.changes)]
-    assert [type(step) for step in compaction(MODEL, table_state(500), [lying(MIB)], "auto").steps] == []
+    assert [type(step) for step in compaction(MODEL, table_state(500), [lying(MIB)], "auto", LIMITS).steps] == []
 
 
 def test_changes_that_a_task_could_not_hold_are_sorted() -> None:
-    held, sorted_ = (planned(table_state(500, size=size), lying(MIB)) for size in (8 * HELD_BYTES, 8 * HELD_BYTES + 8))
+    held_bytes = 8 * REWRITE.hashed_change_bytes
+    held, sorted_ = (planned(table_state(500, size=size), lying(MIB)) for size in (held_bytes, held_bytes + 8))
     assert held is not None
     assert sorted_ is not None
     assert (held.meeting, sorted_.meeting) == ("hash", "sort")
@@ -154,9 +151,9 @@ def test_parts_are_all_nodes_once_and_no_more_than_allowed(sizes: list[int]) -> 
     step = planned(table_state(500), lying(*sizes))
     assert step is not None
     assert [n for part in step.ranges for n in range(part.first, part.last + 1)] == list(range(8))
-    assert len(step.ranges) <= 2 * MOST_PARTS
+    assert len(step.ranges) <= 2 * REWRITE.parts
     for part in step.ranges:
-        assert sum(sizes[part.first : part.last + 1]) <= max(PART_BYTES, sum(sizes) // MOST_PARTS)
+        assert sum(sizes[part.first : part.last + 1]) <= max(PART_BYTES, sum(sizes) // REWRITE.parts)
 
 
 def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() -> None:

@@ -14,11 +14,14 @@ from arctic_runtime.model.expiry import Age, Expire, Trim, ages_text, read_ages
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
-from arctic_runtime.plan.changelog_compaction import KEPT_AGES, is_due, kept_ages, trim
+from arctic_runtime.plan.changelog_compaction import is_due, kept_ages, trim
 from arctic_runtime.plan.expiry import describe_expiry, due, expiry, may_be_due
 from arctic_runtime.plan.maintenance_settings import read_retention
+from arctic_runtime.thresholds import Thresholds
 from tests.unit.plan.test_expiry import LOG, TABLE, a_state, the_log, v
 
+LIMITS = Thresholds()
+CHANGELOG = LIMITS.changelog
 SECONDS = 50
 NOW = 100_000
 """Commits of `a_state` are as many milliseconds old as their number says, counted from 0: far older than the span."""
@@ -89,12 +92,12 @@ def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
     found, waits = trim(MODEL, state, {"lake.dws.by_day has read up to it": v(2)}, NOW)
     assert found is not None
     assert (found.until.sequence, waits) == (2, ("lake.dws.by_day has read up to it",))
-    plan = expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(2)}, NOW)
+    plan = expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(2)}, NOW, LIMITS)
     assert describe_expiry(plan, "to go") == [
         "to go: rows of lake.dwd.orders__changes up to 1970-01-01 00:00 UTC that newer ones have replaced",
         "kept: newer change rows that are old enough to go: lake.dws.by_day has read up to it",
     ]
-    stuck = expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(0)}, NOW)
+    stuck = expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(0)}, NOW, LIMITS)
     assert describe_expiry(stuck, "to go") == [
         "kept: change rows that are old enough to go: lake.dws.by_day has read up to it"
     ]
@@ -103,28 +106,31 @@ def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
 def test_ages_of_commits_whose_snapshots_are_gone_are_known() -> None:
     state = told(TableState(one_commit(8, NOW), a_state(1, merged=9).base), ages="3:100 6:49999 7:50000")
     assert cut(state) == 6
-    assert kept_ages(MODEL, state, {108}) == (Age(3, 100), Age(6, 49_999), Age(8, NOW))
+    assert kept_ages(MODEL, state, {108}, CHANGELOG) == (Age(3, 100), Age(6, 49_999), Age(8, NOW))
 
 
 def test_few_ages_are_kept_and_none_of_what_is_trimmed() -> None:
-    apart = 1000 * SECONDS // KEPT_AGES
+    apart = 1000 * SECONDS // CHANGELOG.kept_ages
     state = at(a_state(4, merged=4), apart, apart + 1, 2 * apart, 3 * apart)
     every = {101, 102, 103, 104}
-    assert kept_ages(MODEL, state, every) == (Age(1, apart), Age(3, 2 * apart), Age(4, 3 * apart))
-    assert kept_ages(MODEL, state, {101}) == (Age(1, apart),)
-    assert kept_ages(MODEL, told(state, trimmed="1:5"), every) == (Age(2, apart + 1), Age(4, 3 * apart))
-    assert kept_ages(a_model(versions_seconds=1), state, every) == ()
+    assert kept_ages(MODEL, state, every, CHANGELOG) == (Age(1, apart), Age(3, 2 * apart), Age(4, 3 * apart))
+    assert kept_ages(MODEL, state, {101}, CHANGELOG) == (Age(1, apart),)
+    assert kept_ages(MODEL, told(state, trimmed="1:5"), every, CHANGELOG) == (
+        Age(2, apart + 1),
+        Age(4, 3 * apart),
+    )
+    assert kept_ages(a_model(versions_seconds=1), state, every, CHANGELOG) == ()
 
 
 @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=60))
 def test_ages_stay_few_and_trimming_is_late_by_an_eighth_of_the_span_at_the_most(gaps: list[int]) -> None:
     """Each commit expires when the next is made, and nothing but the ages that are kept knows when it was."""
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
-    apart = 1000 * SECONDS // KEPT_AGES
+    apart = 1000 * SECONDS // CHANGELOG.kept_ages
     ages = ""
     for i, ms in enumerate(times, 1):
         state = told(TableState(changes=one_commit(i, ms)), ages=ages)
-        known = kept_ages(MODEL, state, {100 + i})
+        known = kept_ages(MODEL, state, {100 + i}, CHANGELOG)
         assert len(known) <= 1 + (times[-1] - times[0]) // apart
         assert all(later.at_ms - earlier.at_ms >= apart for earlier, later in pairwise(known))
         assert all(any(ms - apart < age.at_ms <= ms for age in known) for ms in times[:i])
@@ -137,17 +143,17 @@ def test_a_run_trims_a_few_times_in_the_span_and_expires_what_is_worth_it() -> N
     assert state.changes is not None
     found, _ = trim(MODEL, state, {}, NOW)
     assert found == Trim(LOG, 102, Age(2, 7 + step))
-    assert is_due(MODEL, state.changes, found)
-    assert not is_due(MODEL, state.changes, replace(found, until=Age(2, 7 + step - 1)))
-    assert may_be_due(MODEL, state, NOW)
-    assert not may_be_due(MODEL, told(state, trimmed="1:8"), NOW)
-    assert not may_be_due(MODEL, TableState(), NOW)
+    assert is_due(MODEL, state.changes, found, CHANGELOG)
+    assert not is_due(MODEL, state.changes, replace(found, until=Age(2, 7 + step - 1)), CHANGELOG)
+    assert may_be_due(MODEL, state, NOW, LIMITS)
+    assert not may_be_due(MODEL, told(state, trimmed="1:8"), NOW, LIMITS)
+    assert not may_be_due(MODEL, TableState(), NOW, LIMITS)
     both = a_model(versions_seconds=1, changes_seconds=SECONDS)
-    assert not may_be_due(both, told(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW)
-    assert may_be_due(both, told(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW)
-    plan = expiry(both, a_state(3, merged=3), [the_log(3)], {}, NOW)
+    assert not may_be_due(both, told(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW, LIMITS)
+    assert may_be_due(both, told(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW, LIMITS)
+    plan = expiry(both, a_state(3, merged=3), [the_log(3)], {}, NOW, LIMITS)
     assert plan.steps == (Expire(LOG, (101, 102)),)
-    assert due(both, told(a_state(3, merged=3), trimmed="0:0"), plan) == replace(plan, steps=(), trim=None)
+    assert due(both, told(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(plan, steps=(), trim=None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**60), st.integers(0, 2**60)), max_size=9))

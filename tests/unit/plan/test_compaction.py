@@ -25,8 +25,11 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.commit_groups import COMMIT_BYTES, GROUP_BYTES, GROUP_NODES, OPEN_BYTES
-from arctic_runtime.plan.compaction import SMALL_FILE_BYTES, compaction, describe_plan, is_worth_a_look, small_limit
+from arctic_runtime.plan.compaction import compaction, describe_plan, is_worth_a_look, small_limit
+from arctic_runtime.thresholds import Thresholds
+
+THRESHOLDS = Thresholds()
+COSTS = THRESHOLDS.compaction
 
 MIB = 1024 * 1024
 TARGET = 512 * MIB
@@ -54,7 +57,7 @@ def log(*files: DataFile) -> TableFiles:
 
 def planned(files: Sequence[TableFiles] | TableFiles, mode: CompactionMode, model: Model = MODEL) -> list[Rewrite]:
     tables = [files] if isinstance(files, TableFiles) else files
-    steps = compaction(model, SETTLED, tables, mode).steps
+    steps = compaction(model, SETTLED, tables, mode, THRESHOLDS).steps
     return [step for step in steps if isinstance(step, Rewrite)]
 
 
@@ -64,7 +67,7 @@ def deleted(file: DataFile, share: float) -> DataFile:
 
 _files = st.builds(
     lambda size, rows, share: DataFile(size, rows, int(rows * share)),
-    st.sampled_from([1, MIB, SMALL_FILE_BYTES - 1, SMALL_FILE_BYTES, 100 * MIB, 600 * MIB]),
+    st.sampled_from([1, MIB, COSTS.small_file_bytes - 1, COSTS.small_file_bytes, 100 * MIB, 600 * MIB]),
     st.integers(1, 1000),
     st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0]),
 )
@@ -98,7 +101,7 @@ _targets = st.sampled_from([4 * MIB, TARGET])
 )
 def test_thresholds_and_costs_say_what_becomes_of_a_node(files: list[DataFile], ways: str) -> None:
     """In the order of the modes; `auto` also asks whether what readers lose is worth a commit."""
-    assert COMMIT_BYTES == 16 * OPEN_BYTES
+    assert COSTS.commit_bytes == 16 * COSTS.open_file_bytes
     found = [planned(base(node(1, *files), target=500 * MIB), mode) for mode in MODES]
     assert " ".join(steps[0].way if steps else "-" for steps in found) == ways
 
@@ -108,12 +111,12 @@ def test_small_files_are_joined_and_large_ones_of_the_same_node_stay_as_they_are
     assert (step.way, step.files, step.bytes, step.expected) == ("join", 20, 20 * MIB, 7)
     assert [str(of) for of in step.nodes] == ["bucket(64, id) = 1"]
     assert not step.whole
-    assert step.waste == 19 * OPEN_BYTES
+    assert step.waste == 19 * COSTS.open_file_bytes
 
 
 def test_what_a_reader_loses_are_opened_files_and_deleted_rows() -> None:
     (step,) = planned(base(node(1, deleted(LARGE, 0.5), LARGE)), "full")
-    assert step.waste == 2 * OPEN_BYTES + 50 * MIB
+    assert step.waste == 2 * COSTS.open_file_bytes + 50 * MIB
     assert step.bytes == 200 * MIB
     assert step.whole
 
@@ -122,7 +125,7 @@ def test_tiny_tables_are_left_alone_until_a_commit_is_worth_it() -> None:
     """All nodes that are over a threshold count together."""
     tiny = [node(i, deleted(SMALL, 0.5)) for i in range(14)]
     assert planned(base(*tiny), "auto") == []
-    (left,) = {left.reason for left in compaction(MODEL, SETTLED, [base(*tiny)], "auto").left}
+    (left,) = {left.reason for left in compaction(MODEL, SETTLED, [base(*tiny)], "auto", THRESHOLDS).left}
     assert "less than the 67,108,864 that a commit costs" in left
     (step,) = planned(base(*tiny, node(14, deleted(SMALL, 0.5)), node(15, deleted(SMALL, 0.5))), "auto")
     assert len(step.nodes) == 16
@@ -149,23 +152,23 @@ def test_files_of_several_specs_come_under_one_together_or_not_at_all() -> None:
         assert planned(lying, mode) == []
     (step,) = planned(lying, "full")
     assert (step.way, step.whole, len(step.nodes)) == ("sort", True, 2)
-    (left, _) = compaction(MODEL, SETTLED, [lying], "auto").left
+    (left, _) = compaction(MODEL, SETTLED, [lying], "auto", THRESHOLDS).left
     assert "several partition specs" in left.reason
     done = {lying.place(of) for of in lying.nodes}
-    assert compaction(MODEL, SETTLED, [lying], "full", done).steps == ()
+    assert compaction(MODEL, SETTLED, [lying], "full", THRESHOLDS, done).steps == ()
 
 
 def test_work_is_cut_into_commits_by_bytes_and_by_nodes() -> None:
     large = [node(i, *[LARGE] * 4, deleted(LARGE, 0.1)) for i in range(5)]
     assert [len(step.nodes) for step in planned(base(*large), "full")] == [2, 2, 1]
-    assert 2 * 500 * MIB <= GROUP_BYTES < 3 * 500 * MIB
-    small = [node(i, SMALL, SMALL) for i in range(GROUP_NODES + 1)]
-    assert [len(step.nodes) for step in planned(base(*small), "minor")] == [GROUP_NODES, 1]
+    assert 2 * 500 * MIB <= COSTS.group_bytes < 3 * 500 * MIB
+    small = [node(i, SMALL, SMALL) for i in range(COSTS.group_nodes + 1)]
+    assert [len(step.nodes) for step in planned(base(*small), "minor")] == [COSTS.group_nodes, 1]
 
 
 def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
     lying = base(node(1, SMALL, SMALL), node(2, SMALL, SMALL))
-    (step,) = compaction(MODEL, SETTLED, [lying], "minor", {lying.place(lying.nodes[0])}).steps
+    (step,) = compaction(MODEL, SETTLED, [lying], "minor", THRESHOLDS, {lying.place(lying.nodes[0])}).steps
     assert isinstance(step, Rewrite)
     assert step.nodes == lying.nodes[1:]
 
@@ -174,7 +177,7 @@ def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
 def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: CompactionMode) -> None:
     commits = tuple(Commit(Version("log", i, i), None, "append", 10, 500, {}, 0) for i in (1, 2, 3))
     state = TableState(ChangeTableState("log", (), commits, {}), BaseState("b", (), 7, commits[0].version, 10, {}))
-    steps = compaction(MODEL, state, [], mode).steps
+    steps = compaction(MODEL, state, [], mode, THRESHOLDS).steps
     expected = (Fold(TABLE, 2, 20, 1000, "every reader has to lay them over the base"),)
     assert steps == (expected if mode in ("major", "full") else ())
 
@@ -220,7 +223,7 @@ def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[Node]) -> None:
 
 def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
     lying = base(node(1, deleted(LARGE, 0.5)), node(2, LARGE), node(3, *[SMALL] * 20))
-    assert describe_plan(compaction(MODEL, SETTLED, [lying], "major")) == [
+    assert describe_plan(compaction(MODEL, SETTLED, [lying], "major", THRESHOLDS), THRESHOLDS.reports) == [
         "to do: join 20 small files of lake.dwd.orders, 20,971,520 bytes, in 1 node(s): up to 20 small files in a "
         "node, more than 4",
         "  pays for itself after 1 full read(s)",
@@ -230,8 +233,10 @@ def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
         "left alone: lake.dwd.orders, bucket(64, id) = 2: 1 files, 0 of them small, 0% deleted: up to 4 small files "
         "and 25% deleted are left alone",
     ]
-    assert describe_plan(compaction(MODEL, SETTLED, [], "auto")) == ["nothing to do"]
-    many = describe_plan(compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto"))
+    assert describe_plan(compaction(MODEL, SETTLED, [], "auto", THRESHOLDS), THRESHOLDS.reports) == ["nothing to do"]
+    many = describe_plan(
+        compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto", THRESHOLDS), THRESHOLDS.reports
+    )
     assert (len(many), many[-1]) == (21, "and 5 more node(s) are left alone")
     assert describe_compaction(Fold(TABLE, 2, 1500, 9000, "why")) == (
         "merge 2 commit(s) of 1,500 change rows, 9,000 bytes, into lake.dwd.orders: why"
@@ -262,7 +267,7 @@ def performed(lying: TableFiles, steps: Sequence[Any]) -> TableFiles:
 @settings(max_examples=30)
 @given(nodes=_nodes, target=_targets, mode=st.sampled_from(MODES))
 def test_no_node_is_in_two_steps_and_all_are_in_the_plan(nodes: list[Node], target: int, mode: CompactionMode) -> None:
-    plan = compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode)
+    plan = compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode, THRESHOLDS)
     taken = [of for step in plan.steps if isinstance(step, Rewrite) for of in step.nodes]
     assert sorted([*taken, *(left.node for left in plan.left)], key=str) == sorted(nodes, key=str)
 
@@ -273,7 +278,7 @@ def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Nod
     lying = base(*nodes, target=target)
     taken = {of for step in planned(lying, "major") for of in step.nodes}
     for of in nodes:
-        small = [file for file in of.files if file.bytes < small_limit(lying)]
+        small = [file for file in of.files if file.bytes < small_limit(lying, COSTS)]
         rows = sum(file.rows for file in of.files)
         is_over = len(small) > LIMITS.small_files or sum(file.deleted for file in of.files) / rows > 0.25
         assert (of in taken) == is_over

@@ -24,11 +24,12 @@ from arctic_runtime.model.hash_tree import HashNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.commit_groups import GROUP_BYTES
 from arctic_runtime.plan.compaction import compaction, describe_plan, done_by
 from arctic_runtime.plan.hash_trees import bucket_counts, in_tree, main_depth, units
 from arctic_runtime.plan.split import NO_TREE, SIDE_BY_SIDE, split
+from arctic_runtime.thresholds import Thresholds
 
+LIMITS = Thresholds()
 MIB = 1024 * 1024
 LIMIT = 256 * MIB
 TABLE = TableName("lake", "dwd", "orders")
@@ -61,7 +62,7 @@ def level(depth: int, size: float, **sizes: float) -> list[Node]:
 def moved(table: TableFiles, model: Model = MODEL) -> list[tuple[str, list[str], int, int]]:
     """Direction, nodes, their new depth and that of what is written next."""
     found = []
-    for step in split(model, table).steps:
+    for step in split(model, table, LIMITS).steps:
         assert isinstance(step, Relevel)
         found.append(
             (step.direction, [of.partition[-1].value or "" for of in step.nodes], step.depth, step.default_depth)
@@ -74,7 +75,7 @@ def with_config(**config: Any) -> Model:
 
 
 def test_a_node_over_its_limit_splits_into_its_two_children_alone() -> None:
-    (step,) = split(MODEL, lying(*level(4, 100, n3=300))).steps
+    (step,) = split(MODEL, lying(*level(4, 100, n3=300)), LIMITS).steps
     assert isinstance(step, Relevel)
     assert (step.direction, step.depth, step.default_depth, step.bytes) == ("split", 5, 4, 300 * MIB)
     assert [str(of) for of in step.nodes] == ["bucket(16, id) = 3"]
@@ -89,7 +90,7 @@ def test_a_node_that_outgrew_its_limit_by_far_goes_so_deep_that_it_is_not_split_
 
 
 def test_nodes_within_their_limit_stay_and_the_plan_says_why() -> None:
-    plan = split(MODEL, lying(*level(2, 256)))
+    plan = split(MODEL, lying(*level(2, 256)), LIMITS)
     assert plan.steps == ()
     assert [left.reason for left in plan.left] == [
         "268,435,456 bytes, within 268,435,456, and too many to be put together"
@@ -106,14 +107,14 @@ def test_a_whole_level_splits_at_once_where_all_are_about_to_outgrow_their_limit
 
 def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it_was_left() -> None:
     table = lying(*level(4, 250, n9=300))
-    plan = split(MODEL, table)
+    plan = split(MODEL, table, LIMITS)
     assert [len(step.nodes) for step in plan.steps if isinstance(step, Relevel)] == [4, 4, 4, 3, 1]
-    assert all(step.bytes <= GROUP_BYTES for step in plan.steps if isinstance(step, Relevel))
+    assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, Relevel))
     first = plan.steps[0]
     assert isinstance(first, Relevel)
     rest = [of for of in table.nodes if of not in first.nodes]
     children = [node(5, i, 125) for i in (0, 1, 2, 3, 16, 17, 18, 19)]
-    again = [step.nodes for step in split(MODEL, lying(*rest, *children)).steps if isinstance(step, Relevel)]
+    again = [step.nodes for step in split(MODEL, lying(*rest, *children), LIMITS).steps if isinstance(step, Relevel)]
     assert again == [step.nodes for step in plan.steps[1:] if isinstance(step, Relevel)]
 
 
@@ -121,17 +122,17 @@ def test_partitions_have_depths_of_their_own() -> None:
     """What is written next comes as deep as most of the table lies."""
     small = [node(1, i, 20, day="2024-01-01") for i in range(2)]
     large = [node(1, i, 500, day="2024-01-02") for i in range(2)]
-    (step,) = split(MODEL, lying(*small, *large)).steps
+    (step,) = split(MODEL, lying(*small, *large), LIMITS).steps
     assert isinstance(step, Relevel)
     assert (step.nodes, step.depth, step.default_depth) == (tuple(large), 3, 3)
     many = [node(1, i, 120, day=f"2023-01-{day:02}") for i in range(2) for day in range(1, 31)]
-    (step,) = split(MODEL, lying(*many, *small, *large)).steps
+    (step,) = split(MODEL, lying(*many, *small, *large), LIMITS).steps
     assert isinstance(step, Relevel)
     assert (step.depth, step.default_depth) == (3, 1)
 
 
 def test_a_node_whose_rows_share_a_hash_is_not_split_over_and_over() -> None:
-    plan = split(MODEL, lying(node(2, 1, 500), node(2, 0, 10), node(2, 2, 10)))
+    plan = split(MODEL, lying(node(2, 1, 500), node(2, 0, 10), node(2, 2, 10)), LIMITS)
     assert plan.steps == ()
     (reason,) = [left.reason for left in plan.left if left.node.partition[0].value == "1"]
     assert "few values of the hash key" in reason
@@ -141,7 +142,7 @@ def test_a_node_whose_rows_share_a_hash_is_not_split_over_and_over() -> None:
 
 
 def test_there_are_no_more_nodes_than_can_be() -> None:
-    plan = split(MODEL, lying(*[node(16, i, 300) for i in range(2)], node(16, 2**15, 300)))
+    plan = split(MODEL, lying(*[node(16, i, 300) for i in range(2)], node(16, 2**15, 300)), LIMITS)
     assert plan.steps == ()
     assert "no more than 65536 nodes" in plan.left[0].reason
 
@@ -164,7 +165,7 @@ def test_files_of_several_depths_are_one_unit_that_lies_where_most_of_it_is() ->
 
 def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_next_rewriting() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
-    steps = compaction(MODEL, TableState(), [table], "minor").steps
+    steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     (step,) = [step for step in steps if isinstance(step, Rewrite)]
     assert (step.way, step.spec, step.buckets, step.files) == ("join", 2, (2, 4), 20)
     assert len(step.nodes) == 3
@@ -172,14 +173,14 @@ def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_
 
 def test_what_merges_write_below_a_node_that_was_not_split_comes_up_to_it() -> None:
     table = lying(node(1, 0, 100), node(2, 0, *[1] * 9), node(2, 2, *[1] * 9), node(1, 1, 50), depth=2)
-    (step,) = compaction(MODEL, TableState(), [table], "minor").steps
+    (step,) = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     assert isinstance(step, Rewrite)
     assert (step.spec, step.files, len(step.nodes)) == (1, 18, 3)
 
 
 def test_nodes_of_different_depths_never_share_a_commit() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 1, *[1] * 20), node(2, 3, *[1] * 20))
-    steps = compaction(MODEL, TableState(), [table], "minor").steps
+    steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     assert [(step.spec, len(step.nodes)) for step in steps if isinstance(step, Rewrite)] == [(1, 1), (2, 2)]
 
 
@@ -188,14 +189,14 @@ def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_t
     table = lying(node(0, 0, 100), *[node(5, i, 1) for i in range(32)])
     performed: list[CompactionStep] = []
     for _ in range(2):
-        (step,) = compaction(MODEL, TableState(), [table], "minor", done_by(performed)).steps
+        (step,) = compaction(MODEL, TableState(), [table], "minor", LIMITS, done_by(performed)).steps
         performed.append(step)
-    assert compaction(MODEL, TableState(), [table], "minor", done_by(performed)).steps == ()
+    assert compaction(MODEL, TableState(), [table], "minor", LIMITS, done_by(performed)).steps == ()
 
 
 def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
     table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
-    performed = compaction(MODEL, TableState(), [table], "minor").steps
+    performed = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     assert done_by(performed) == {table.place(of) for of in table.nodes}
 
 
@@ -223,7 +224,7 @@ def test_a_partition_is_put_together_alone_only_when_asked_for() -> None:
     assert planned(table, "auto") == planned(table, "major") == []
     (step,) = planned(table, "full")
     assert (step.nodes, step.depth, step.default_depth) == (tuple(small), 0, 3)
-    assert [len(step.nodes) for step in split(MODEL, table).steps if isinstance(step, Relevel)] == [8]
+    assert [len(step.nodes) for step in split(MODEL, table, LIMITS).steps if isinstance(step, Relevel)] == [8]
     middle = [node(3, i, 6, day=f"2024-02-0{day}") for i in range(8) for day in (1, 2)]
     more = [node(3, i, 1, day="2024-02-03") for i in range(8)]
     steps = planned(lying(*small, *large, *middle, *more), "full")
@@ -242,13 +243,13 @@ def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> N
 
 
 def planned(table: TableFiles, mode: CompactionMode) -> list[Relevel]:
-    return [step for step in compaction(MODEL, TableState(), [table], mode).steps if isinstance(step, Relevel)]
+    return [step for step in compaction(MODEL, TableState(), [table], mode, LIMITS).steps if isinstance(step, Relevel)]
 
 
 @pytest.mark.parametrize("mode", ["auto", "major", "full"])
 def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(mode: CompactionMode) -> None:
     table = lying(node(1, 0, *[10] * 30), node(1, 1, *[1] * 60))
-    steps = compaction(MODEL, TableState(), [table], mode).steps
+    steps = compaction(MODEL, TableState(), [table], mode, LIMITS).steps
     assert [type(step) for step in steps] == [Relevel, Rewrite]
     assert [of for step in steps for of in getattr(step, "nodes", ())] == list(table.nodes)
 
@@ -268,7 +269,7 @@ def test_specs_that_are_no_depths_of_one_tree_are_left_alone() -> None:
         lying(node(1, 0, 300), node(2, 1, 300, day="2024-01-01")),
     ):
         assert units(table, "id") is None
-        plan = split(MODEL, table)
+        plan = split(MODEL, table, LIMITS)
         assert plan.steps == ()
         assert {left.reason for left in plan.left} == {SIDE_BY_SIDE}
 
@@ -281,7 +282,7 @@ def test_a_table_without_nodes_in_powers_of_two_is_not_split() -> None:
     whole = TableFiles(TABLE, 7, (Node(0, (), (DataFile(900 * MIB, 1),)),), MIB)
     for table, key in ((odd, "id"), (whole, None), (lying(*level(1, 300)), "other")):
         assert not in_tree(table, key)
-        plan = split(with_config(hash_key=key), table)
+        plan = split(with_config(hash_key=key), table, LIMITS)
         assert plan.steps == ()
         assert {left.reason for left in plan.left} == {NO_TREE}
 
@@ -292,14 +293,14 @@ def test_the_hash_key_is_found_in_whatever_case_it_is_written() -> None:
 
 
 def test_a_plan_tells_how_deep_and_why() -> None:
-    plan = split(MODEL, lying(*level(1, 10, n1=300)))
-    assert describe_plan(plan) == [
+    plan = split(MODEL, lying(*level(1, 10, n1=300)), LIMITS)
+    assert describe_plan(plan, LIMITS.reports) == [
         "to do: split 1 node(s) of lake.dwd.orders, 314,572,800 bytes, to 4 buckets: up to 314,572,800 bytes in a "
         "node, more than 268,435,456",
         "left alone: lake.dwd.orders, bucket(2, id) = 0: 10,485,760 bytes, within 268,435,456, and too many to be put "
         "together",
     ]
-    (step,) = split(MODEL, lying(*level(4, 1))).steps
+    (step,) = split(MODEL, lying(*level(4, 1)), LIMITS).steps
     assert describe_compaction(step) == (
         "unite 16 node(s) of lake.dwd.orders, 16,777,216 bytes, to 1 buckets: together they have at most "
         "16,777,216 bytes"
@@ -323,7 +324,7 @@ def table_of(tree: dict[tuple[str, int, int], float]) -> TableFiles:
 
 def performed(table: TableFiles) -> TableFiles:
     """What the first step of a plan makes of a table whose rows are spread evenly."""
-    step = split(MODEL, table).steps[0]
+    step = split(MODEL, table, LIMITS).steps[0]
     assert isinstance(step, Relevel)
     sizes: dict[tuple[str, int], float] = {}
     for of in step.nodes:
@@ -347,10 +348,10 @@ def performed(table: TableFiles) -> TableFiles:
 def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_not(tree: Any) -> None:
     table = table_of(tree)
     for _ in range(80):
-        if not split(MODEL, table).steps:
+        if not split(MODEL, table, LIMITS).steps:
             break
         table = performed(table)
-    plan = split(MODEL, table)
+    plan = split(MODEL, table, LIMITS)
     assert plan.steps == ()
     found = units(table, "id")
     assert found is not None
@@ -363,7 +364,7 @@ def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_
 @settings(max_examples=40)
 @given(tree=_trees)
 def test_no_two_steps_have_a_row_in_common(tree: Any) -> None:
-    steps = compaction(MODEL, TableState(), [table_of(tree)], "full").steps
+    steps = compaction(MODEL, TableState(), [table_of(tree)], "full", LIMITS).steps
     taken = [
         (of.partition[0], HashNode(of.spec, int(of.partition[-1].value or 0)), place)
         for place, step in enumerate(steps)

@@ -31,23 +31,12 @@ from arctic_runtime.model.placement import Placement
 from arctic_runtime.model.properties import (
     BASE_REWRITE_PREFIX,
 )
+from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan import (
-    base_rewrite as renewal,
-)
-from arctic_runtime.plan import (
-    bucket_resizing as relevel,
-)
-from arctic_runtime.plan import (
-    commit_groups as groups,
-)
-from arctic_runtime.plan import (
-    compaction,
     cost,
     decide,
-    expiry,
     increment,
 )
-from arctic_runtime.plan import configure as configuration
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.cli import command_names, parser
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
@@ -384,25 +373,27 @@ def test_thresholds_of_compaction_are_told() -> None:
         name: getattr(defaults, name) for name in ("deleted_share", "small_files", "change_files")
     }
     text = " ".join(read("docs/operations.md").split())
-    mib = 1024 * 1024
-    assert f"small files (below {compaction.SMALL_FILE_BYTES // mib} MiB)" in text
-    assert f"{groups.OPEN_BYTES // mib} MiB for a file to open" in text
-    assert f"A commit counts as {groups.COMMIT_BYTES // mib} MiB" in text
-    assert f"once {expiry.WORTH_EXPIRING} of its snapshots, and {expiry.WORTH_SHARE:.0%} of them, may go" in text
+    limits, mib = Thresholds(), 1024 * 1024
+    rewrite, costs, expiry = limits.base_rewrite, limits.compaction, limits.expiry
+    assert f"small files (below {costs.small_file_bytes // mib} MiB)" in text
+    assert f"{costs.open_file_bytes // mib} MiB for a file to open" in text
+    assert f"A commit counts as {costs.commit_bytes // mib} MiB" in text
+    assert f"once {expiry.snapshots} of its snapshots, and {expiry.snapshot_share:.0%} of them, may go" in text
     assert f"`retention: {{versions: {table.VERSIONS_SECONDS // 86_400}d}}`" in text
-    assert f"change rows of {renewal.RENEWED_SHARE:.0%} of the base's rows or more" in text
-    assert f"from {renewal.RENEWED_NODE_ROWS} change rows for each bucket on" in text
-    assert f"where a bucket has more than {renewal.TASK_BYTES // (1024 * mib)} GiB" in text
-    assert f"for each part of {renewal.PART_BYTES // (1024 * mib)} GiB or more" in text
+    assert f"change rows of {rewrite.changed_share:.0%} of the base's rows or more" in text
+    assert f"from {rewrite.changed_rows_per_bucket} change rows for each bucket on" in text
+    assert f"where a bucket has more than {rewrite.task_bytes // (1024 * mib)} GiB" in text
+    assert f"for each part of {rewrite.part_bytes // (1024 * mib)} GiB or more" in text
     assert f"`{BASE_REWRITE_PREFIX}…`" in text
-    assert f"up to {groups.GROUP_NODES} file groups and {groups.GROUP_BYTES // (1024 * mib)} GiB" in text
+    assert f"up to {costs.group_nodes} file groups and {costs.group_bytes // (1024 * mib)} GiB" in text
 
 
 def test_limits_of_splitting_are_told() -> None:
     text = " ".join(section(read("docs/operations.md"), "### Bucket split and merge").split())
-    assert relevel.ABOUT_TO == 0.75
+    buckets = Thresholds().buckets
+    assert buckets.level_split_share == 0.75
     assert "three quarters of the limit on average" in text
-    assert (relevel.SMALLEST_SHARE, layout.SMALL_NODE_BYTES) == (16, 16 * 1024 * 1024)
+    assert (buckets.merged_limit_parts, buckets.small_bucket_bytes) == (16, 16 * 1024 * 1024)
     assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
 
 
@@ -489,7 +480,7 @@ def test_the_example_of_a_tree_is_what_it_prints() -> None:
         (2, 1, 214_904_871, 2, 2),
         (2, 3, 215_002_300, 2, 2),
     ]
-    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)))
+    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)), Thresholds().reports)
     assert "\n".join(printed) in read("docs/operations.md")
 
 
