@@ -164,7 +164,7 @@ class CatalogReader:
     def _catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
 
-        from arctic_runtime.spark.engine.session import prepare_warehouse
+        from arctic_runtime.spark.engine.warehouse import prepare_warehouse
 
         properties = self.profile.pyiceberg_properties()
         if properties is None:

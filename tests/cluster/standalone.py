@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.session import JVM_OPTIONS, spark_home
+from arctic_runtime.spark.engine.jvm import JVM_OPTIONS, spark_home
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 

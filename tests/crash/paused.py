@@ -24,7 +24,7 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine import session
+from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.child import SETTINGS
@@ -52,8 +52,8 @@ def main(given: dict[str, Any]) -> None:
 
 def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:
     """Stops Java once a job writes to a branch of the table: Spark has found the branch by then."""
-    assert session.spark_process.jvm is not None
-    java = session.spark_process.jvm.pid
+    assert PROCESS.jvm is not None
+    java = PROCESS.jvm.pid
     tracker = spark.sparkContext.statusTracker()
     while True:
         refs = reader.load_table(table.schema, table.name).metadata.refs

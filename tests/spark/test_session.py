@@ -18,9 +18,13 @@ import pytest
 
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine import jars, session
+from arctic_runtime.spark.engine import connection as connecting
+from arctic_runtime.spark.engine import ended, jars, jvm, warehouse
 from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.session import JVM_OPTIONS, SparkEnvironment, prepare_warehouse
+from arctic_runtime.spark.engine.jvm import JVM_OPTIONS
+from arctic_runtime.spark.engine.process import METHOD, PROCESS
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.engine.warehouse import prepare_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,7 +200,7 @@ def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "BUSY_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(warehouse, "BUSY_TIMEOUT_SECONDS", 0.1)
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as connection:
         connection.execute("begin exclusive")
         with pytest.raises(CatalogError, match="fuser"):
@@ -205,7 +209,7 @@ def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path, monke
 
 def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
     """All but the incubator module, for which every JVM prints a warning."""
-    home = session.spark_home()
+    home = jvm.spark_home()
     launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     said = subprocess.run(
         [str(jars.find_java().executable), "-cp", str(home / "jars" / "*"), *launcher],
@@ -222,7 +226,7 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
-        session.launch({"spark.driver.memory": "much"})
+        jvm.launch({"spark.driver.memory": "much"})
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -232,9 +236,11 @@ def test_where_java_ended_its_end_and_its_log_are_told(
     log = tmp_path / "spark.log"
     log.write_text("There is insufficient memory for the Java Runtime Environment to continue.\n  at a.B.c(B.java)\n")
     java = subprocess.Popen([sys.executable, "-c", "input()" if killed else "raise SystemExit(134)"], stdin=-1)
-    monkeypatch.setattr(session, "spark_process", session.SparkProcess(jvm=java, log=log))
+    monkeypatch.setattr(PROCESS, "settings", {})
+    monkeypatch.setattr(PROCESS, "jvm", java)
+    monkeypatch.setattr(PROCESS, "log", log)
     if killed:
-        monkeypatch.setattr(session, "_ENDING_SECONDS", 0.01)
+        monkeypatch.setattr(ended, "_ENDING_SECONDS", 0.01)
         assert spark_ended(ConnectionResetError()) is None
         java.kill()
     java.wait()
@@ -249,8 +255,8 @@ def test_where_java_ended_its_end_and_its_log_are_told(
 
 def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "sc://127.0.0.1:9/;token=hush"
-    process = session.SparkProcess(settings={session.METHOD: f"connect {url}"}, server=url)
-    monkeypatch.setattr(session, "spark_process", process)
+    monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
+    monkeypatch.setattr(PROCESS, "server", url)
     told = str(spark_ended(ConnectionRefusedError()))
     assert "the server at 127.0.0.1:9" in told
     assert "hush" not in told
@@ -258,7 +264,7 @@ def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypat
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
-        session.reach("sc://127.0.0.1:9/;token=hush")
+        connecting.reach("sc://127.0.0.1:9/;token=hush")
 
 
 def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
@@ -271,14 +277,14 @@ def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
         commands.append(command)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session.subprocess, "Popen", note)
+    monkeypatch.setattr(subprocess, "Popen", note)
     settings = {
         "spark.jars.repositories": "https://me:hush@repository",
         "spark.submit.any": 'hush = "a\\b" # \n!',
         "spark.driver.extraJavaOptions": "-Dstore.Password=hush '-Da.b=hush \"1\" \\2'",
     }
     with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
-        session.spawn(settings, tmp_path / "connection", log)
+        jvm.spawn(settings, tmp_path / "connection", log)
     assert "hush" not in " ".join(commands[0])
     monkeypatch.undo()
     show = tmp_path / "Show.java"

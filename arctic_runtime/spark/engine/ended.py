@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from arctic_runtime.errors import SparkEnded
-from arctic_runtime.spark.engine.session import how_spark_ended
+from arctic_runtime.errors import ConfigError, SparkEnded
+from arctic_runtime.spark.engine.connection import reach
+from arctic_runtime.spark.engine.process import METHOD, PROCESS
 
 # By name, since none of these packages need be there: of py4j, and of Spark Connect and what it stands on.
 _CONNECTION_LOST = (
@@ -14,6 +19,35 @@ _CONNECTION_LOST = (
     *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),
 )
 _LAST_WORDS = 10
+_MEMORY = ": somebody did, or the machine had no memory left"
+_ENDING_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class End:
+    """Where Spark was, how it ended, and its log where that is a file of this machine."""
+
+    where: str
+    how: str
+    log: Path
+
+
+def how_spark_ended() -> End | None:
+    """How the Java, or the server, that this process works with has ended; None while it is there."""
+    if PROCESS.settings.get(METHOD, "").startswith("connect"):
+        try:
+            reach(PROCESS.server)
+        except ConfigError:
+            parts = urlsplit(PROCESS.server)
+            return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", PROCESS.log)
+        return None
+    if PROCESS.jvm is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        code = PROCESS.jvm.wait(_ENDING_SECONDS)
+        how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
+        return End(f"Java, process {PROCESS.jvm.pid}", how, PROCESS.log)
+    return None
 
 
 def spark_ended(error: BaseException) -> SparkEnded | None:

@@ -300,7 +300,7 @@ def _java_version(executable: Path) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Prepare everything for starts without network, and as fast as they get; does nothing twice."""
-    from arctic_runtime.spark.engine.session import record_archive
+    from arctic_runtime.spark.engine.class_archive import record_archive
 
     try:
         if "--install-java" in arguments:

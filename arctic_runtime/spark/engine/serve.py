@@ -15,8 +15,9 @@ from pathlib import Path
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile, fixed, masked
 from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.process import Spark
 from arctic_runtime.spark.engine.server import Server
-from arctic_runtime.spark.engine.session import Spark, start_spark
+from arctic_runtime.spark.engine.session import start_spark
 
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 _LOOK_SECONDS = 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.spark.engine.session import collector_options
+from arctic_runtime.spark.engine.jvm import collector_options
 
 
 @pytest.mark.parametrize("option", ["spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"])

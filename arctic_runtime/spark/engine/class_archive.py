@@ -1,0 +1,68 @@
+"""The class-data archive with which an embedded Spark starts faster."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.jvm import class_path
+from arctic_runtime.spark.engine.process import PROCESS, Spark
+from arctic_runtime.spark.engine.session import SparkEnvironment
+
+_REHEARSAL = (
+    "create namespace lake.rehearsal",
+    """create table lake.rehearsal.t using iceberg partitioned by (bucket(4, id)) as
+        select id, id % 7 as grp, cast(id as string) as name, timestamp_micros(id) as at,
+               cast(id as decimal(12, 2)) as amount from range(1000)""",
+    "create table lake.rehearsal.u (id bigint not null, grp bigint, name string) using iceberg",
+    "insert into lake.rehearsal.u select id, grp, upper(name) from lake.rehearsal.t where id < 10",
+    """merge into lake.rehearsal.t using lake.rehearsal.u on t.id = u.id
+        when matched and u.id = 3 then delete when matched then update set name = u.name
+        when not matched then insert (id, grp, name) values (u.id, u.grp, u.name)""",
+    """create view lake.rehearsal.v as select grp, count(*) as n, sum(amount) as total, max(at) as latest
+        from lake.rehearsal.t group by grp""",
+    """select v.*, row_number() over (partition by n order by total) as place
+        from lake.rehearsal.v left join lake.rehearsal.u using (grp)""",
+    "select * from lake.rehearsal.t.snapshots",
+    "alter table lake.rehearsal.t set tblproperties ('k' = 'v')",
+    "show tables in lake.rehearsal",
+    "drop view lake.rehearsal.v",
+)
+
+
+def record_archive() -> Path:
+    """Make the class-data archive that lets an embedded Spark start faster, where there is none yet.
+
+    A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
+    its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.
+    """
+    java, classes = jars.find_java(), class_path({})
+    archive = jars.archive_path(java, classes)
+    if jars.recorded_archive(java, classes):
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-", dir=archive.parent) as scratch:
+        recorded = Path(scratch) / archive.name
+        option = f"-XX:ArchiveClassesAtExit={shlex.quote(str(recorded))}"
+        profile = Profile.embedded(
+            Path(scratch) / "warehouse", master="local[2]", settings={"spark.driver.extraJavaOptions": option}
+        )
+        _rehearse(SparkEnvironment(profile))
+        if recorded.exists():
+            recorded.replace(archive)
+    return archive
+
+
+def _rehearse(environment: SparkEnvironment) -> None:
+    session = environment.session()
+    for statement in _REHEARSAL:
+        session.sql(statement).collect()
+    frame = session.table("lake.rehearsal.t").where("id = 7")
+    frame.writeTo("lake.rehearsal.t").option("snapshot-property.k", "v").append()
+    assert PROCESS.jvm is not None
+    running = Spark(session, PROCESS.jvm, PROCESS.log)
+    environment.stop()
+    running.end()

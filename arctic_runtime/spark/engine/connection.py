@@ -1,0 +1,80 @@
+"""Reaching a Spark Connect server, and sessions on it."""
+
+from __future__ import annotations
+
+import atexit
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, fixed
+from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.process import PROCESS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_REACH_SECONDS = 10.0
+_CONNECT_PORT = 15002
+# Half a minute, where pyspark by itself would try for ten.
+_RETRIES = 7
+_MOST_BACKOFF_MILLIS = 8_000
+
+
+def join(profile: Profile) -> SparkSession:
+    """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
+    kept = server.ensure(profile) if profile.is_kept else None
+    url = kept.url if kept else profile.url or ""
+    reach(url)
+    session = connect(url, {})
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    if ICEBERG_EXTENSIONS not in extensions:
+        session.stop()
+        raise ConfigError(
+            f"The Spark Connect server can't be used.\n  where: {profile!r}\n"
+            f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
+            "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
+        )
+    PROCESS.server, PROCESS.log = url, Path(kept.log) if kept else Path()
+    atexit.register(release)
+    return session
+
+
+def reach(url: str) -> None:
+    """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _REACH_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(
+            f"No Spark Connect server answers.\n  where: {parts.hostname}:{parts.port or _CONNECT_PORT}\n"
+            f"  expected: a server that listens\n  found: {error}\n"
+            "  what to do: see whether it runs, and whether the profile's url is right"
+        ) from error
+
+
+def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own on a server, given its SQL settings by one request; gives up soon where the server dies."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    lasting = fixed(settings)
+    wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
+    session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
+    patience = DefaultPolicy(max_retries=_RETRIES, max_backoff=_MOST_BACKOFF_MILLIS)
+    cast(Any, session).client.set_retry_policies([patience])
+    PROCESS.lent.add(session)
+    return session
+
+
+def release() -> None:
+    """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
+    with suppress(Exception):
+        if PROCESS.lent:
+            reach(PROCESS.server)
+        while PROCESS.lent:
+            PROCESS.lent.pop().stop()

@@ -1,0 +1,211 @@
+"""Starting the JVM of a Spark.
+
+An embedded Spark is started without Spark's shell scripts: one JVM and not two, nothing of its output on the
+terminal, no setting on a command line that others can read, and pyspark imported while the JVM comes up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.private_files import arguments_text, properties_text, write_private
+from arctic_runtime.spark.engine.process import PROCESS
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+START_SECONDS = 120.0
+_POLL_SECONDS = 0.02
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+_BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
+_LOGS_KEPT = 20
+# As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+JVM_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+
+
+def launch(settings: Mapping[str, str]) -> JavaGateway:
+    """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
+        connection = Path(scratch) / "connection"
+        jvm = spawn(settings, connection, log)
+        import pyspark.sql  # noqa: F401
+        from pyspark.java_gateway import launch_gateway
+
+        port, secret = _connection(jvm, connection, Path(log.name))
+        PROCESS.jvm, PROCESS.log = jvm, Path(log.name)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
+        try:
+            return launch_gateway()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def submit(settings: Mapping[str, str]) -> JavaGateway:
+    """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
+        PROCESS.log = Path(log.name)
+        before = os.environ.get(_SUBMIT_ARGUMENTS)
+        options = {key: shlex.quote(of) for key, of in _options_by_file(settings, Path(scratch)).items()}
+        ours = shlex.join(_by_file({**settings, **options}, Path(scratch)))
+        os.environ[_SUBMIT_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
+        try:
+            gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})
+        finally:
+            os.environ.pop(_SUBMIT_ARGUMENTS)
+            os.environ.update({} if before is None else {_SUBMIT_ARGUMENTS: before})
+        PROCESS.jvm = gateway.proc
+        return gateway
+
+
+def _options_by_file(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """The driver's Java options, each setting's in a file that Java reads when it starts."""
+    given = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
+    files = {key: write_private(scratch / key, arguments_text(shlex.split(options))) for key, options in given.items()}
+    return {key: f"@{file}" for key, file in files.items()}
+
+
+def _by_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
+    """Arguments that give settings to `SparkSubmit` besides those of the machine's own `spark-defaults.conf`."""
+    file = write_private(scratch / "spark.properties", properties_text(settings))
+    return ["--load-spark-defaults", "--properties-file", str(file)]
+
+
+def collector_options(settings: Mapping[str, str]) -> list[str]:
+    """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one."""
+    chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(settings.get(key, "") for key in _JAVA_OPTIONS))
+    return [] if chosen else ["-XX:+UseParallelGC"]
+
+
+def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The JVM; it ends when this process ends, however that happens, because its standard input does."""
+    java = jars.find_java()
+    classes = class_path(settings)
+    archive = jars.recorded_archive(java, classes)
+    command = [
+        str(java.executable),
+        "-cp",
+        os.pathsep.join(classes),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
+        *JVM_OPTIONS,
+        *collector_options(settings),
+        *_options_by_file(settings, connection.parent).values(),
+        "org.apache.spark.deploy.SparkSubmit",
+        *_by_file(_early(settings), connection.parent),
+        "pyspark-shell",
+    ]
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+    }
+    # In a process group of its own, so that Ctrl-C doesn't end the JVM before dbt has cancelled its queries.
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+    )
+
+
+def _connection(jvm: subprocess.Popen[bytes], file: Path, log: Path) -> tuple[int, str]:
+    """Port and secret that the JVM writes down once it listens."""
+    deadline = time.monotonic() + START_SECONDS
+    while not file.exists():
+        if jvm.poll() is not None:
+            raise did_not_start(f"Java ended with code {jvm.returncode}", log)
+        if time.monotonic() > deadline:
+            jvm.kill()
+            raise did_not_start(f"no answer within {START_SECONDS:.0f} s", log)
+        time.sleep(_POLL_SECONDS)
+    content = file.read_bytes()
+    port, length = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def did_not_start(found: str, log: Path) -> ConfigError:
+    lines = log.read_text(errors="replace").splitlines()
+    said = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
+    return ConfigError(
+        f"Spark did not start.\n  where: {log}\n  expected: a Spark that answers\n  found: {found}{said}\n"
+        "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
+    )
+
+
+def class_path(settings: Mapping[str, str]) -> list[str]:
+    configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.jar_paths()))
+    directories = [os.environ.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
+    return [configured, *filter(None, directories), str(spark_home() / "jars" / "*")]
+
+
+def jar_settings(profile: Profile) -> dict[str, str]:
+    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them."""
+    paths = [str(path) for path in jars.jar_paths()]
+    name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
+    return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
+
+
+def _early(settings: Mapping[str, str]) -> dict[str, str]:
+    """What Spark acts on before it has a context; the rest is the context's, and ends with it."""
+    return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
+
+
+def spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
+    return Path(spec.origin).parent
+
+
+def _new_log() -> IO[bytes]:
+    """What Spark and Hadoop print goes here and not between dbt's lines."""
+    directory = jars.home() / "logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    jars.prune(directory, "spark-*.log", keep=_LOGS_KEPT)
+    log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log.touch(mode=0o600)
+    return log.open("ab")

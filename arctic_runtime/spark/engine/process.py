@@ -1,0 +1,57 @@
+"""The one Spark that this process may have."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import SparkSession
+
+_END_SECONDS = 30.0
+METHOD = "method"
+
+
+@dataclass
+class SparkProcess:
+    """The one Spark that this process may have, and the JVM that outlives its Spark context."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    root: SparkSession | None = None
+    gateway: JavaGateway | None = None
+    jvm: subprocess.Popen[bytes] | None = None
+    log: Path = Path()
+    server: str = ""
+    lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
+
+
+PROCESS = SparkProcess()
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A Spark of this process, and the Java that it runs in; `log` is what Java prints."""
+
+    session: SparkSession
+    java: subprocess.Popen[bytes]
+    log: Path
+
+    def is_alive(self) -> bool:
+        return self.java.poll() is None
+
+    def end(self) -> None:
+        """Ends Java, and returns when it is gone."""
+        if self.java.stdin is not None:
+            self.java.stdin.close()
+        try:
+            self.java.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.java.kill()
+            self.java.wait()

@@ -1,0 +1,64 @@
+"""The folder and the catalog of an embedded warehouse."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.profile import BUSY_TIMEOUT_SECONDS, Profile
+
+# The form of the tables that Iceberg's JDBC catalog makes for itself with jdbc.schema-version=V1.
+_CATALOG_TABLES = (
+    """create table if not exists iceberg_tables (
+        catalog_name varchar(255) not null,
+        table_namespace varchar(255) not null,
+        table_name varchar(255) not null,
+        metadata_location varchar(1000),
+        previous_metadata_location varchar(1000),
+        iceberg_type varchar(5),
+        primary key (catalog_name, table_namespace, table_name))""",
+    """create table if not exists iceberg_namespace_properties (
+        catalog_name varchar(255) not null,
+        namespace varchar(255) not null,
+        property_key varchar(255),
+        property_value varchar(1000),
+        primary key (catalog_name, namespace, property_key))""",
+)
+
+
+def prepare_warehouse(profile: Profile) -> None:
+    """Make an embedded warehouse's directory and catalog where they don't exist yet.
+
+    Safe while other processes do the same or use it. Raises CatalogError where it can't be read or written,
+    or is locked for longer than `BUSY_TIMEOUT_SECONDS`.
+    """
+    file = profile.sqlite_file
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+        with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
+            connection.execute("pragma journal_mode=wal")
+            for statement in _CATALOG_TABLES:
+                connection.execute(statement)
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(file, error) from error
+
+
+def _unusable(file: Path, error: Exception) -> CatalogError:
+    locked = "locked" in str(error)
+    advice = (
+        "another process has kept it locked; find it (`fuser` or `lsof` on that file) and let it end"
+        if locked
+        else "make the directory one that this user can write, or choose another warehouse in the profile"
+    )
+    return CatalogError(
+        f"The embedded warehouse can't be used.\n  where: {file}\n"
+        f"  expected: a directory and an SQLite database that can be read and written\n"
+        f"  found: {error}\n  what to do: {advice}"
+    )
