@@ -19,7 +19,6 @@ Setting = str | int | float | bool
 
 CATALOG_TYPES = ("rest", "jdbc", "hive", "glue", "hadoop", "nessie")
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-BUSY_TIMEOUT_SECONDS = 60
 KEPT = "local"
 """The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
 
@@ -103,6 +102,7 @@ class Profile:
         settings: Mapping[str, Setting] | None = None,
         method: Method = "session",
         url: str | None = None,
+        thresholds: Thresholds | None = None,
     ) -> Profile:
         """Spark on this machine, and an Iceberg JDBC catalog on SQLite in `<warehouse>/catalog.db`.
 
@@ -126,13 +126,14 @@ class Profile:
             )
         directory = Path(os.path.abspath(Path(warehouse).expanduser()))
         _check_directory(directory)
+        limits = cls.thresholds if thresholds is None else thresholds
         properties = {
             "type": "jdbc",
             "uri": f"{_SQLITE}{directory / 'catalog.db'}",
             "warehouse": str(directory),
             "jdbc.schema-version": "V1",
             "jdbc.journal_mode": "WAL",
-            "jdbc.busy_timeout": str(BUSY_TIMEOUT_SECONDS * 1000),
+            "jdbc.busy_timeout": str(round(1000 * limits.commits.lock_wait_seconds)),
         }
         return cls(
             catalog=catalog,
@@ -141,6 +142,7 @@ class Profile:
             url=url,
             master=master,
             settings=_texts(settings or {}, "server_side_parameters"),
+            thresholds=limits,
         )
 
     @property
@@ -210,7 +212,7 @@ class Profile:
         if shared.get("warehouse", "").startswith(("/", "file:")):
             shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
         if kind == "jdbc":
-            uri = _sqlalchemy_uri(self.catalog_properties)
+            uri = _sqlalchemy_uri(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
             return None if uri is None else {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
         return shared if kind in ("rest", "hive", "glue") else None
 
@@ -420,11 +422,11 @@ def _is_for_java(key: str) -> bool:
     )
 
 
-def _sqlalchemy_uri(properties: Mapping[str, str]) -> str | None:
+def _sqlalchemy_uri(properties: Mapping[str, str], lock_wait_seconds: float) -> str | None:
     uri = properties["uri"]
     if uri.startswith(_SQLITE):
         path = uri.removeprefix(_SQLITE).split("?", 1)[0]
-        return f"sqlite:///{path}?timeout={BUSY_TIMEOUT_SECONDS}"
+        return f"sqlite:///{path}?timeout={lock_wait_seconds:g}"
     if not uri.startswith(_POSTGRES):
         return None
     server = uri.removeprefix(_POSTGRES)

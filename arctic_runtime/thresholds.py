@@ -340,6 +340,9 @@ class EngineThresholds:
     server_poll_seconds: float = 0.05
     """Pause between two looks for a kept server."""
 
+    server_watch_seconds: float = 0.5
+    """Pause between two looks of a kept server at whether it is still wanted."""
+
     server_lock_seconds: float = 1.0
     """The longest wait for the address or the lock of a kept server."""
 
@@ -351,6 +354,9 @@ class EngineThresholds:
 
     connect_backoff_millis: int = 8_000
     """The longest pause between two such retries."""
+
+    shown_log_lines: int = 10
+    """Lines of the log of a Spark that ended, as an error shows them."""
 
     kept_logs: int = 20
     """Log files of Spark that are kept."""

@@ -6,7 +6,6 @@ import gc
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,6 @@ def embedded(spark_settings: dict[str, str], method: dict[str, Any]) -> Callable
     """Makes the profile of an embedded warehouse, for the Spark that the suites use."""
 
     def profile(warehouse: Path, **given: Any) -> Profile:
-        profile = Profile.embedded(warehouse, **{"settings": spark_settings, **method, **given})
-        return replace(profile, thresholds=STEADY)
+        return Profile.embedded(warehouse, **{"settings": spark_settings, "thresholds": STEADY, **method, **given})
 
     return profile

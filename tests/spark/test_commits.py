@@ -25,6 +25,7 @@ from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import commit, merge, table_session
+from arctic_runtime.thresholds import EngineThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ class AtLast(Parallel):
     def begin(self, action: Callable[[], object]) -> None:
         self._late.append(action)
 
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__(spark)
+    def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
+        super().__init__(spark, thresholds)
         self._late: list[Callable[[], object]] = []
 
 
@@ -162,7 +163,7 @@ def test_what_is_done_in_parallel_is_over_when_it_is_left(lake: Warehouse) -> No
         raise ValueError("of an action")
 
     def both(also: Callable[[], None]) -> None:
-        with Parallel(lake.spark) as beside:
+        with Parallel(lake.spark, EngineThresholds()) as beside:
             beside.begin(slow)
             beside.begin(failing)
             begun.set()

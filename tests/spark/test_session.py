@@ -19,12 +19,14 @@ import pytest
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import connection as connecting
-from arctic_runtime.spark.engine import ended, jars, jvm, warehouse
+from arctic_runtime.spark.engine import jars, jvm
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.jvm import JVM_OPTIONS
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.warehouse import prepare_warehouse
+from arctic_runtime.thresholds import EngineThresholds, Thresholds
+from tests.thresholds import changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,12 +201,12 @@ def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
         prepare_warehouse(Profile.embedded(tmp_path))
 
 
-def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warehouse, "BUSY_TIMEOUT_SECONDS", 0.1)
+def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path) -> None:
+    impatient = changed(Thresholds(), commits={"lock_wait_seconds": 0.1})
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as connection:
         connection.execute("begin exclusive")
         with pytest.raises(CatalogError, match="fuser"):
-            prepare_warehouse(Profile.embedded(tmp_path))
+            prepare_warehouse(Profile.embedded(tmp_path, thresholds=impatient))
 
 
 def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
@@ -226,7 +228,7 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
-        jvm.launch({"spark.driver.memory": "much"})
+        jvm.launch({"spark.driver.memory": "much"}, EngineThresholds())
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -237,10 +239,10 @@ def test_where_java_ended_its_end_and_its_log_are_told(
     log.write_text("There is insufficient memory for the Java Runtime Environment to continue.\n  at a.B.c(B.java)\n")
     java = subprocess.Popen([sys.executable, "-c", "input()" if killed else "raise SystemExit(134)"], stdin=-1)
     monkeypatch.setattr(PROCESS, "settings", {})
+    monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds(jvm_exit_code_seconds=0.01 if killed else 5.0))
     monkeypatch.setattr(PROCESS, "jvm", java)
     monkeypatch.setattr(PROCESS, "log", log)
     if killed:
-        monkeypatch.setattr(ended, "_ENDING_SECONDS", 0.01)
         assert spark_ended(ConnectionResetError()) is None
         java.kill()
     java.wait()
@@ -257,6 +259,7 @@ def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypat
     url = "sc://127.0.0.1:9/;token=hush"
     monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
     monkeypatch.setattr(PROCESS, "server", url)
+    monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds())
     told = str(spark_ended(ConnectionRefusedError()))
     assert "the server at 127.0.0.1:9" in told
     assert "hush" not in told
@@ -264,7 +267,7 @@ def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypat
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
-        connecting.reach("sc://127.0.0.1:9/;token=hush")
+        connecting.reach("sc://127.0.0.1:9/;token=hush", EngineThresholds())
 
 
 def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(

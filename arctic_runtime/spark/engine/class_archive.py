@@ -65,4 +65,4 @@ def _rehearse(environment: SparkEnvironment) -> None:
     assert PROCESS.jvm is not None
     running = Spark(session, PROCESS.jvm, PROCESS.log)
     environment.stop()
-    running.end()
+    running.end(environment.profile.thresholds.engine)

@@ -14,23 +14,21 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, fixed
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_REACH_SECONDS = 10.0
 _CONNECT_PORT = 15002
-# Half a minute, where pyspark by itself would try for ten.
-_RETRIES = 7
-_MOST_BACKOFF_MILLIS = 8_000
 
 
 def join(profile: Profile) -> SparkSession:
     """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
+    thresholds = profile.thresholds.engine
     kept = server.ensure(profile) if profile.is_kept else None
     url = kept.url if kept else profile.url or ""
-    reach(url)
-    session = connect(url, {})
+    reach(url, thresholds)
+    session = connect(url, {}, thresholds)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
         session.stop()
@@ -40,15 +38,17 @@ def join(profile: Profile) -> SparkSession:
             "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
         )
     PROCESS.server, PROCESS.log = url, Path(kept.log) if kept else Path()
+    PROCESS.thresholds = thresholds
     atexit.register(release)
     return session
 
 
-def reach(url: str) -> None:
+def reach(url: str, thresholds: EngineThresholds) -> None:
     """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
     parts = urlsplit(url)
     try:
-        socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _REACH_SECONDS).close()
+        address = (parts.hostname or "", parts.port or _CONNECT_PORT)
+        socket.create_connection(address, thresholds.connect_seconds).close()
     except OSError as error:
         raise ConfigError(
             f"No Spark Connect server answers.\n  where: {parts.hostname}:{parts.port or _CONNECT_PORT}\n"
@@ -57,15 +57,18 @@ def reach(url: str) -> None:
         ) from error
 
 
-def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own on a server, given its SQL settings by one request; gives up soon where the server dies."""
+def connect(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
+    """A session of its own on a server, given its SQL settings by one request.
+
+    It gives up half a minute after the server died, where pyspark by itself would try for ten.
+    """
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     lasting = fixed(settings)
     wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
     session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
-    patience = DefaultPolicy(max_retries=_RETRIES, max_backoff=_MOST_BACKOFF_MILLIS)
+    patience = DefaultPolicy(max_retries=thresholds.connect_retries, max_backoff=thresholds.connect_backoff_millis)
     cast(Any, session).client.set_retry_policies([patience])
     PROCESS.lent.add(session)
     return session
@@ -74,7 +77,7 @@ def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
 def release() -> None:
     """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
     with suppress(Exception):
-        if PROCESS.lent:
-            reach(PROCESS.server)
+        if PROCESS.lent and PROCESS.thresholds is not None:
+            reach(PROCESS.server, PROCESS.thresholds)
         while PROCESS.lent:
             PROCESS.lent.pop().stop()

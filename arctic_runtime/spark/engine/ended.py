@@ -18,9 +18,7 @@ _CONNECTION_LOST = (
     *("Py4JNetworkError", "Py4JError"),
     *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),
 )
-_LAST_WORDS = 10
 _MEMORY = ": somebody did, or the machine had no memory left"
-_ENDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,11 @@ class End:
 
 def how_spark_ended() -> End | None:
     """How the Java, or the server, that this process works with has ended; None while it is there."""
+    if PROCESS.thresholds is None:
+        return None
     if PROCESS.settings.get(METHOD, "").startswith("connect"):
         try:
-            reach(PROCESS.server)
+            reach(PROCESS.server, PROCESS.thresholds)
         except ConfigError:
             parts = urlsplit(PROCESS.server)
             return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", PROCESS.log)
@@ -44,7 +44,7 @@ def how_spark_ended() -> End | None:
     if PROCESS.jvm is None:
         return None
     with suppress(subprocess.TimeoutExpired):
-        code = PROCESS.jvm.wait(_ENDING_SECONDS)
+        code = PROCESS.jvm.wait(PROCESS.thresholds.jvm_exit_code_seconds)
         how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
         return End(f"Java, process {PROCESS.jvm.pid}", how, PROCESS.log)
     return None
@@ -55,11 +55,11 @@ def spark_ended(error: BaseException) -> SparkEnded | None:
     if not any(_is_lost_connection(cause) for cause in _causes(error)):
         return None
     found = how_spark_ended()
-    if found is None:
+    if found is None or PROCESS.thresholds is None:
         return None
     return SparkEnded(
         f"Spark is gone.\n  where: {found.where}\n  expected: a Spark that answers\n  found: {found.how}"
-        f"{_last_words(found.log)}\n"
+        f"{_last_words(found.log, PROCESS.thresholds.shown_log_lines)}\n"
         "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
         "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
     )
@@ -77,8 +77,8 @@ def _is_lost_connection(error: BaseException) -> bool:
     return isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ in _CONNECTION_LOST
 
 
-def _last_words(log: Path) -> str:
+def _last_words(log: Path, count: int) -> str:
     if not log.is_file():
         return ""
     lines = [line for line in log.read_text(errors="replace").splitlines() if not line.lstrip().startswith("at ")]
-    return f"\n  log: {log}" + "".join(f"\n    {line}" for line in lines[-_LAST_WORDS:])
+    return f"\n  log: {log}" + "".join(f"\n    {line}" for line in lines[-count:])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.thresholds import EngineThresholds
 
 JAVA_OLDEST = 17
 JAVA_COMMANDS = {
@@ -34,7 +35,6 @@ JAVA_COMMANDS = {
 }
 # Where Homebrew keeps its Java, which it puts on no PATH.
 _KEGS = ("/opt/homebrew/opt/openjdk@17/bin", "/usr/local/opt/openjdk@17/bin")
-_ARCHIVES_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    prune(archive.parent, "*.jsa", keep=_ARCHIVES_KEPT)
+    prune(archive.parent, "*.jsa", keep=EngineThresholds().kept_archives)
     return 0
 
 

@@ -24,16 +24,14 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import jars
 from arctic_runtime.spark.engine.private_files import arguments_text, properties_text, write_private
 from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
-START_SECONDS = 120.0
-_POLL_SECONDS = 0.02
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
-_LOGS_KEPT = 20
 # As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
 _OPENED = (
     "java.lang",
@@ -64,15 +62,15 @@ JVM_OPTIONS = (
 )
 
 
-def launch(settings: Mapping[str, str]) -> JavaGateway:
+def launch(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
     """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
         connection = Path(scratch) / "connection"
         jvm = spawn(settings, connection, log)
         import pyspark.sql  # noqa: F401
         from pyspark.java_gateway import launch_gateway
 
-        port, secret = _connection(jvm, connection, Path(log.name))
+        port, secret = _connection(jvm, connection, Path(log.name), thresholds)
         PROCESS.jvm, PROCESS.log = jvm, Path(log.name)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
@@ -82,12 +80,12 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
             del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
-def submit(settings: Mapping[str, str]) -> JavaGateway:
+def submit(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
     """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log() as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
         PROCESS.log = Path(log.name)
         before = os.environ.get(_SUBMIT_ARGUMENTS)
         options = {key: shlex.quote(of) for key, of in _options_by_file(settings, Path(scratch)).items()}
@@ -152,16 +150,16 @@ def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subp
     )
 
 
-def _connection(jvm: subprocess.Popen[bytes], file: Path, log: Path) -> tuple[int, str]:
+def _connection(jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds) -> tuple[int, str]:
     """Port and secret that the JVM writes down once it listens."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + thresholds.jvm_start_seconds
     while not file.exists():
         if jvm.poll() is not None:
             raise did_not_start(f"Java ended with code {jvm.returncode}", log)
         if time.monotonic() > deadline:
             jvm.kill()
-            raise did_not_start(f"no answer within {START_SECONDS:.0f} s", log)
-        time.sleep(_POLL_SECONDS)
+            raise did_not_start(f"no answer within {thresholds.jvm_start_seconds:.0f} s", log)
+        time.sleep(thresholds.jvm_start_poll_seconds)
     content = file.read_bytes()
     port, length = struct.unpack_from(">ii", content)
     return port, content[8 : 8 + length].decode()
@@ -201,11 +199,11 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def _new_log() -> IO[bytes]:
+def _new_log(thresholds: EngineThresholds) -> IO[bytes]:
     """What Spark and Hadoop print goes here and not between dbt's lines."""
     directory = jars.home() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
-    jars.prune(directory, "spark-*.log", keep=_LOGS_KEPT)
+    jars.prune(directory, "spark-*.log", keep=thresholds.kept_logs)
     log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     log.touch(mode=0o600)
     return log.open("ab")

@@ -9,15 +9,15 @@ from types import TracebackType
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-MOST_AT_ONCE = 4
+from arctic_runtime.thresholds import EngineThresholds
 
 
 class Parallel:
     """Actions that a session does while its thread goes on. Nothing that was begun outlives the `with` of it."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
         self._spark = spark
-        self._pool = ThreadPoolExecutor(MOST_AT_ONCE)
+        self._pool = ThreadPoolExecutor(thresholds.parallel_actions)
         self._begun: list[Future[object]] = []
 
     def __enter__(self) -> Parallel:

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arctic_runtime.thresholds import EngineThresholds
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
 
-_END_SECONDS = 30.0
 METHOD = "method"
 
 
 @dataclass
 class SparkProcess:
-    """The one Spark that this process may have, and the JVM that outlives its Spark context."""
+    """The one Spark that this process may have, and the JVM that outlives its Spark context.
+
+    `thresholds` are those of the profile that it was started or reached for; None before that.
+    """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -29,6 +33,7 @@ class SparkProcess:
     jvm: subprocess.Popen[bytes] | None = None
     log: Path = Path()
     server: str = ""
+    thresholds: EngineThresholds | None = None
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
 
 
@@ -46,12 +51,12 @@ class Spark:
     def is_alive(self) -> bool:
         return self.java.poll() is None
 
-    def end(self) -> None:
+    def end(self, thresholds: EngineThresholds) -> None:
         """Ends Java, and returns when it is gone."""
         if self.java.stdin is not None:
             self.java.stdin.close()
         try:
-            self.java.wait(_END_SECONDS)
+            self.java.wait(thresholds.jvm_stop_seconds)
         except subprocess.TimeoutExpired:
             self.java.kill()
             self.java.wait()

@@ -20,13 +20,13 @@ from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.engine.session import start_spark
 
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
-_LOOK_SECONDS = 0.5
 
 
 def main(directory: Path, wanted: Mapping[str, object]) -> int:
     """Serves until the address is taken away or Java ends; does nothing where another server is there."""
     profile = Profile(**wanted)  # type: ignore[arg-type]
-    place = server.take_place(directory)
+    thresholds = profile.thresholds.engine
+    place = server.take_place(directory, thresholds)
     if place is None:
         return 0
     port, token = _free_port(), secrets.token_urlsafe(32)
@@ -38,9 +38,9 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     ready = _described(profile, spark, port, token)
     address = server.publish(directory, ready)
     while spark.is_alive() and server.is_wanted(directory, ready):
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(thresholds.server_watch_seconds)
     address.close()
-    spark.end()
+    spark.end(thresholds)
     return 0
 
 

@@ -23,11 +23,8 @@ from typing import IO
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile, fixed, masked
 from arctic_runtime.spark.engine import jars
+from arctic_runtime.thresholds import EngineThresholds
 
-START_SECONDS = 150.0
-STOP_SECONDS = 60.0
-_POLL_SECONDS = 0.05
-_PATIENCE_SECONDS = 1.0
 _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
@@ -86,16 +83,16 @@ def ensure(profile: Profile) -> Server:
 
 def stop(profile: Profile) -> Server | None:
     """Ends the server of a profile's catalog and waits until it is gone; None where there was none."""
-    directory = directory_of(profile)
-    server = find(profile)
+    directory, thresholds = directory_of(profile), profile.thresholds.engine
+    server, seconds = find(profile), thresholds.server_stop_seconds
 
     def is_gone() -> bool:
         (directory / _ADDRESS).unlink(missing_ok=True)
         return not _is_held(directory / _LOCK)
 
-    if not _wait_for(is_gone, STOP_SECONDS) and server is not None:
+    if not _wait_for(is_gone, seconds, thresholds.server_poll_seconds) and server is not None:
         raise ConfigError(
-            f"The Spark server did not end within {STOP_SECONDS:.0f} s.\n  where: process {server.pid}, {directory}\n"
+            f"The Spark server did not end within {seconds:.0f} s.\n  where: process {server.pid}, {directory}\n"
             "  expected: it ends when it is asked to\n  found: it is still there\n"
             f"  what to do: see what it does in {server.log}, or end it with `kill {server.pid}`"
         )
@@ -131,7 +128,7 @@ def is_wanted(directory: Path, server: Server) -> bool:
     return _read(directory / _ADDRESS) == server
 
 
-def take_place(directory: Path) -> IO[str] | None:
+def take_place(directory: Path, thresholds: EngineThresholds) -> IO[str] | None:
     """The place of a catalog's one server, which lasts until this process ends; None where another one has it.
 
     Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
@@ -146,7 +143,7 @@ def take_place(directory: Path) -> IO[str] | None:
             taken.append(lock)
         return bool(taken) or _is_held(directory / _ADDRESS)
 
-    _wait_for(is_settled, _PATIENCE_SECONDS)
+    _wait_for(is_settled, thresholds.server_lock_seconds, thresholds.server_poll_seconds)
     return taken[0] if taken else None
 
 
@@ -175,10 +172,10 @@ def _start(profile: Profile) -> Server:
     A process that found the place taken has ended in peace; where it was by a server that was about to end, the next
     one gets it.
     """
-    directory = directory_of(profile)
+    directory, thresholds = directory_of(profile), profile.thresholds.engine
     _make(directory)
     child = _spawn(profile, directory)
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + thresholds.server_start_seconds
     while time.monotonic() < deadline:
         if server := find(profile):
             return server
@@ -186,8 +183,8 @@ def _start(profile: Profile) -> Server:
             if child.returncode:
                 break
             child = _spawn(profile, directory)
-        time.sleep(_POLL_SECONDS)
-    raise _did_not_start(directory)
+        time.sleep(thresholds.server_poll_seconds)
+    raise _did_not_start(directory, thresholds)
 
 
 def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
@@ -227,10 +224,10 @@ def _make(directory: Path) -> None:
         )
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+def _wait_for(condition: Callable[[], bool], seconds: float, poll_seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not (is_met := condition()) and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
     return is_met
 
 
@@ -248,12 +245,12 @@ def _has_others(server: Server, profile: Profile) -> ConfigError:
     )
 
 
-def _did_not_start(directory: Path) -> ConfigError:
+def _did_not_start(directory: Path, thresholds: EngineThresholds) -> ConfigError:
     output = directory / _OUTPUT
     lines = output.read_text(errors="replace").splitlines() if output.exists() else []
     said = "".join(f"\n    {line}" for line in lines[-30:])
     return ConfigError(
         f"The Spark server did not start.\n  where: {output}\n  expected: a server that is ready within "
-        f"{START_SECONDS:.0f} s\n  found: none{said}\n"
+        f"{thresholds.server_start_seconds:.0f} s\n  found: none{said}\n"
         "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
     )

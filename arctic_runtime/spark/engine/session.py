@@ -44,7 +44,7 @@ class SparkEnvironment:
         with PROCESS.lock:
             root = self._root()
         if self.profile.method == "connect":
-            return connect(PROCESS.server, self.profile.session_settings())
+            return connect(PROCESS.server, self.profile.session_settings(), self.profile.thresholds.engine)
         return _configured(root.newSession(), PROCESS.settings, _wanted(self.profile))
 
     def discard(self, session: SparkSession) -> None:
@@ -110,8 +110,9 @@ def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
 
 def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
     settings = {**(profile.spark_settings() if wanted is None else wanted), **jar_settings(profile)}
+    thresholds = PROCESS.thresholds = profile.thresholds.engine
     if PROCESS.gateway is None:
-        PROCESS.gateway = launch(settings) if profile.is_local else submit(settings)
+        PROCESS.gateway = (launch if profile.is_local else submit)(settings, thresholds)
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.profile import BUSY_TIMEOUT_SECONDS, Profile
+from arctic_runtime.profile import Profile
 
 # The form of the tables that Iceberg's JDBC catalog makes for itself with jdbc.schema-version=V1.
 _CATALOG_TABLES = (
@@ -33,7 +33,7 @@ def prepare_warehouse(profile: Profile) -> None:
     """Make an embedded warehouse's directory and catalog where they don't exist yet.
 
     Safe while other processes do the same or use it. Raises CatalogError where it can't be read or written,
-    or is locked for longer than `BUSY_TIMEOUT_SECONDS`.
+    or is locked for longer than `lock_wait_seconds`.
     """
     file = profile.sqlite_file
     if file is None:
@@ -42,7 +42,7 @@ def prepare_warehouse(profile: Profile) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(file.parent, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
-        with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
+        with closing(sqlite3.connect(file, timeout=profile.thresholds.commits.lock_wait_seconds)) as connection:
             connection.execute("pragma journal_mode=wal")
             for statement in _CATALOG_TABLES:
                 connection.execute(statement)

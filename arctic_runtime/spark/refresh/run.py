@@ -214,7 +214,7 @@ class Refresh:
         assert context.state.changes is not None
         assert context.state.changes.head is not None
         summary, begun = self._summary(context, decision, upstreams), _begun(decision)
-        beside = Parallel(context.spark)
+        beside = Parallel(context.spark, context.thresholds.engine)
         computation = Computation(
             context, decision, query, shape, upstreams, beside, self._request.schema_only, is_told, is_same
         )

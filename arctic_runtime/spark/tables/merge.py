@@ -164,7 +164,7 @@ def _replace_rows(
         append()
         return
     came, at = name(_TARGET, COMMIT_ORDER), number(base.sequence)
-    with Parallel(context.spark) as beside:
+    with Parallel(context.spark, context.thresholds.engine) as beside:
         beside.begin(append)
         delete(summary, statement("coalesce({came} <= {at}, true)", came=came, at=at))
 

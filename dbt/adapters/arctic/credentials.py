@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -97,7 +97,7 @@ class ArcticCredentials(Credentials):
     def to_profile(self, base: Path) -> Profile:
         """The runtime's profile; a relative warehouse counts from `base`."""
         try:
-            return replace(self._profile(base), thresholds=self.thresholds)
+            return self._profile(base)
         except ConfigError as error:
             raise DbtRuntimeError(str(error)) from error
 
@@ -113,6 +113,7 @@ class ArcticCredentials(Credentials):
                 method=self.method,  # type: ignore[arg-type]
                 url=self.url,
                 master=master,
+                thresholds=self.thresholds,
             )
         return Profile(
             catalog=self.database,
@@ -121,6 +122,7 @@ class ArcticCredentials(Credentials):
             url=self.url,
             settings=self.server_side_parameters,
             master=master,
+            thresholds=self.thresholds,
         )
 
 

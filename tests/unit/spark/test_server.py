@@ -17,6 +17,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
+from arctic_runtime.thresholds import EngineThresholds
 
 SERVE = """
 import json, os, sys, time
@@ -27,7 +28,7 @@ from arctic_runtime.spark.engine import server
 directory, profile = Path(sys.argv[1]), Profile(**json.load(sys.stdin))
 if "spark.fails" in profile.settings:
     sys.exit("java.lang.NoSpark")
-place = server.take_place(directory)
+place = server.take_place(directory, profile.thresholds.engine)
 if place:
     time.sleep(0.2)
     settings = masked(fixed(profile.spark_settings()))
@@ -104,7 +105,7 @@ def test_who_finds_a_server_ready_does_not_take_its_place_when_it_is_stopped(
         server.stop(kept())
 
     monkeypatch.setattr(time, "sleep", stop_meanwhile)
-    assert server.take_place(server.directory_of(kept())) is None
+    assert server.take_place(server.directory_of(kept()), EngineThresholds()) is None
 
 
 def test_a_stop_ends_the_server(kept: Callable[..., Profile]) -> None:
