@@ -196,7 +196,7 @@ def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
             assert_never(failure.kind)
 
 
-def retried(action: Callable[[], T], attempts: int = CommitThresholds().attempts) -> T:
+def retried(action: Callable[[], T], attempts: int) -> T:
     """Does again what starts with an observation while others commit first; raises CommitConflict in the end."""
     for _ in range(attempts - 1):
         with suppress(CommitConflict):

@@ -11,9 +11,11 @@ import pytest
 
 from arctic_runtime.ivm.algebra.tree import Filter, walk
 from arctic_runtime.plan import increment
-from arctic_runtime.spark.refresh import compute, images, increments
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import bounds
 from arctic_runtime.spark.tables import merge as merging
+from arctic_runtime.thresholds import PruningThresholds
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -34,17 +36,18 @@ VALUES: dict[str, tuple[Any, ...]] = {
     ),
 }
 WRITTEN = ("list", "range")
-LARGE = bounds.SCANNED_ROWS * 10
+PRUNING = PruningThresholds()
+LARGE = PRUNING.scanned_table_rows * 10
 
 
 @pytest.fixture(params=WRITTEN)
 def few(request: pytest.FixtureRequest) -> int:
     """A number of rows for which values are listed, or their ends are told."""
-    return bounds.MOST_VALUES if request.param == "list" else bounds.MOST_VALUES + 1
+    return PRUNING.in_list_values + (request.param != "list")
 
 
 def _near(rows: DataFrame, count: int) -> Any:
-    return bounds.near(rows, count, LARGE)
+    return bounds.near(rows, count, LARGE, PRUNING)
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
     spark = lake.spark
     columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
     rows = spark.createDataFrame([*zip(*VALUES.values(), strict=True)], columns).coalesce(1)
-    found = bounds.bounds(rows, few)
+    found = bounds.bounds(rows, few, PRUNING)
     assert found is not None
     assert len(found) == len(VALUES)
     assert rows.where(_near(rows, few)).count() == 3
@@ -72,40 +75,40 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
 
 def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
     rows = spark.sql("select * from values (1, cast(null as int), 0.0D), (2, 5, -0.0D) as t(a, b, c)")
-    found = bounds.bounds(rows, few)
+    found = bounds.bounds(rows, few, PRUNING)
     assert found is not None
     assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
     assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
     assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
-    assert bounds.near(rows, few, bounds.SCANNED_ROWS) == bounds.EVERYWHERE
-    assert bounds.near(rows, 0, LARGE) == bounds.NOWHERE
+    assert bounds.near(rows, few, PRUNING.scanned_table_rows, PRUNING) == bounds.EVERYWHERE
+    assert bounds.near(rows, 0, LARGE, PRUNING) == bounds.NOWHERE
 
 
 def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_place_is_known(
     spark: SparkSession,
 ) -> None:
     rows = spark.sql("select * from values (1), (2) as t(a)")
-    many = bounds.SCANNED_ROWS
-    known = bounds.bounds(rows, many)
-    assert bounds.near(rows, many, bounds.SCANNED_TIMES * many) == bounds.EVERYWHERE
-    where = bounds.near(rows, many, bounds.SCANNED_TIMES * many + 1)
+    many = PRUNING.scanned_table_rows
+    most = PRUNING.scanned_table_ratio * many
+    known = bounds.bounds(rows, many, PRUNING)
+    assert bounds.near(rows, many, most, PRUNING) == bounds.EVERYWHERE
+    where = bounds.near(rows, many, most + 1, PRUNING)
     assert rows.union(spark.sql("select 3")).where(where).count() == 2
-    assert bounds.near(rows, many, bounds.SCANNED_TIMES * many, known=known) == where
+    assert bounds.near(rows, many, most, PRUNING, known=known) == where
 
 
 @pytest.mark.parametrize("written", ["told", "range", pytest.param("list", marks=pytest.mark.slow)])
 def test_a_large_base_is_asked_only_where_its_changes_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
-    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
-    monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
-    monkeypatch.setattr(merging, "PRUNING_KEYS", 0)
+    listed = 100 if written == "list" else 0
+    lake = lake.under(pruning={"scanned_table_rows": 0, "in_list_values": listed, "bucket_pruning_keys": 0})
     if written == "range":
-        monkeypatch.setattr(merging, "is_scanned", lambda _: True)
+        monkeypatch.setattr(appending, "is_scanned", lambda *_: True)
     seen: list[str] = []
 
     def spy(*arguments: Any) -> Any:
-        is_asked = arguments[1] > 0 and arguments[4] is None
+        is_asked = arguments[1] > 0 and arguments[5] is None
         assert is_asked == (arguments[1] > 0 and written == "range")
         seen.append(bounds.near(*arguments))
         return seen[-1]
@@ -141,8 +144,8 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
 def test_groups_that_changed_are_computed_again_from_where_they_are(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
-    monkeypatch.setattr(compute, "LARGE_SOURCES", 0)
-    monkeypatch.setattr(bounds, "MOST_VALUES", 100 if written == "list" else 0)
+    listed = 100 if written == "list" else 0
+    lake = lake.under(incremental={"large_source_rows": 0}, pruning={"in_list_values": listed})
     trees: list[Any] = []
 
     def spy(spark: Any, new: Any, *rest: Any) -> Any:
@@ -172,8 +175,8 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
 def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_held: bool
 ) -> None:
-    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
-    monkeypatch.setattr(images, "HELD_ROWS", 0 if is_held else 100)
+    most = 0 if is_held else 100
+    lake = lake.under(pruning={"scanned_table_rows": 0}, incremental={"cached_change_rows": most})
     monkeypatch.setattr(increment, "PAIRED_ROWS", 0)
     lines, orders = "id bigint, nr bigint, v string", "nr bigint, customer string"
     lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)

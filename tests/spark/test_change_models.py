@@ -13,7 +13,7 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
-from arctic_runtime.spark.tables import bounds, marks
+from arctic_runtime.spark.tables import marks
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -377,10 +377,9 @@ def test_a_late_event_takes_its_place_among_all_of_its_key(
 
 
 def test_a_late_event_opens_no_file_without_newer_events_of_its_key(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse,
 ) -> None:
-    monkeypatch.setattr(bounds, "SCANNED_ROWS", 0)
-    monkeypatch.setattr(bounds, "SCANNED_TIMES", 0)
+    lake = lake.under(pruning={"scanned_table_rows": 0, "scanned_table_ratio": 0})
     model = cdc(lake)
     older_and_others = [[(1, "x", 1, "c", 1), (9, "x", 1, "c", 2)], [(9, "y", 1, "u", 50)]]
     for events in (*older_and_others, [(1, "y", 1, "u", 20)]):

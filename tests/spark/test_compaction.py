@@ -13,7 +13,6 @@ from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
 from arctic_runtime.operations.inspect import status
 from arctic_runtime.spark.maintenance import compaction as compacting
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
-from arctic_runtime.spark.tables import merge as merging
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -164,10 +163,10 @@ def test_a_run_compacts_by_itself_when_it_is_worth_it_and_not_where_that_is_off(
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lost_or_comes_back(
-    lake: Warehouse, merge: str, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse, merge: str
 ) -> None:
     """Without partitions, where nodes are all that files are divided by."""
-    monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
+    lake = lake.under(merge={"overwritten_base_rows": 0})
     shop = Shop(lake, merge=merge, partition_by=None)
     shop.several()
     shop.compact("major")
@@ -180,15 +179,15 @@ def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lo
 
 
 def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse,
 ) -> None:
+    lake = lake.under(compaction={"conflict_wait_seconds": 0.0})
     shop = Shop(lake)
     shop.several()
 
     def lose(*_: Any) -> None:
         raise CommitConflict("another was faster")
 
-    monkeypatch.setattr(compacting, "WAIT_SECONDS", 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compacting, "swap_in", lose)
         with pytest.raises(CommitConflict, match="others committed to it 5 times"):

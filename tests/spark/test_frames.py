@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,10 +17,10 @@ from arctic_runtime.model.columns import Column as Kept
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, number, statement
-from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.tables.frames import all_of, any_of, uncompiled
+from arctic_runtime.thresholds import PruningThresholds
 from tests.spark.warehouse import Warehouse
 
 
@@ -61,7 +62,7 @@ def is_base_moved(spark: SparkSession, rows: DataFrame) -> bool:
 
 
 def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse,
 ) -> None:
     """Few keys are held, for readers of the view as well, and no row of the base is moved; of many both are moved."""
     query = "select id, amount, op from {changes(events)}"
@@ -76,15 +77,15 @@ def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(
     source = observe_source(lake.reader, model.table)
     assert source is not None
     assert source.unmerged_at(source.version) == 6
-    rows = rows_at(lake.spark, source, source.version)
+    pruning = PruningThresholds()
+    rows = rows_at(lake.spark, source, source.version, pruning)
     expected = {**dict.fromkeys(range(100), 0), 1: 2, 200: 2}
     assert {row.id: row.amount for row in rows.collect()} == {k: v for k, v in expected.items() if k not in (3, 4)}
     view = lake.spark.table(lake.sql_name("amounts"))
     assert sorted(view.collect()) == sorted(rows.collect())
     assert not is_base_moved(lake.spark, view)
     assert not is_base_moved(lake.spark, rows)
-    monkeypatch.setattr(images, "FEW_KEYS", 5)
-    assert is_base_moved(lake.spark, rows_at(lake.spark, source, source.version))
+    assert is_base_moved(lake.spark, rows_at(lake.spark, source, source.version, replace(pruning, broadcast_keys=5)))
 
 
 PAIRS = [f"id + {place} <=> other + {place}" for place in range(30)]

@@ -13,11 +13,8 @@ from arctic_runtime.ivm.rewrite import statistics as sizes
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import increment
-from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import compute, images, increments
-from arctic_runtime.spark.refresh import semi_join_reducers as slices
-from arctic_runtime.spark.tables import bounds
-from arctic_runtime.spark.tables import merge as merging
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.thresholds import IncrementalThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 ORDERS = "id int, customer int, amount decimal(10,2), state string"
@@ -141,37 +138,35 @@ def a_view(lake: Warehouse) -> None:
     )
 
 
-LARGE = (
-    (bounds, "SCANNED_ROWS"),
-    (bounds, "SCANNED_TIMES"),
-    (merging, "PRUNING_KEYS"),
-    (totals, "FEW_GROUPS"),
-    (compute, "LARGE_SOURCES"),
-    (compute, "ROWS_IN_ONE_PART"),
-    (images, "HELD_ROWS"),
-    (sizes, "MOVED_ROWS"),
-)
+LARGE: dict[str, dict[str, int]] = {
+    "pruning": {"scanned_table_rows": 0, "scanned_table_ratio": 0, "bucket_pruning_keys": 0},
+    "incremental": {
+        "compared_groups": 0,
+        "large_source_rows": 0,
+        "single_task_rows": 0,
+        "cached_change_rows": 0,
+    },
+}
 
 
 @pytest.fixture(
     params=["large", pytest.param("small", marks=pytest.mark.slow), pytest.param("huge", marks=pytest.mark.slow)]
 )
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Tables are small; they are followed as small ones are, or as large ones, of which as little is read as can be."""
+def sized(request: pytest.FixtureRequest, lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
+    """A warehouse whose tables are maintained as small ones, or as large ones, of which as little is read as can be."""
     if request.param != "small":
-        for module, bound in LARGE:
-            monkeypatch.setattr(module, bound, 0)
+        monkeypatch.setattr(sizes, "MOVED_ROWS", 0)
     if request.param == "huge":
         monkeypatch.setattr(increment, "READ_AGAIN", -1)
         monkeypatch.setattr(increment, "FEW_ROWS", -1)
         monkeypatch.setattr(increment, "WITNESS_TIMES", 0)
-    return str(request.param)
+    return lake if request.param == "small" else lake.under(**LARGE)
 
 
-@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
-def test_maintained_tables_are_what_their_queries_give_after_all_batches(lake: Warehouse, batches: int) -> None:
+def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: Warehouse, batches: int) -> None:
     """Verified after every fourth batch and the last: what one batch leaves wrong stays wrong in the next ones."""
+    lake = sized
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed of the batches: {seed}")
     shop = Shop(lake, random.Random(seed))
@@ -195,10 +190,10 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(lake: W
 @pytest.mark.parametrize(
     ("told", "most"),
     [
-        ("joined to itself", slices.MOST_VALUES),
+        ("joined to itself", IncrementalThresholds().reducer_values),
         ("sums of a join", -1),
         pytest.param("joined to itself", -1, marks=pytest.mark.slow),
-        pytest.param("sums of a join", slices.MOST_VALUES, marks=pytest.mark.slow),
+        pytest.param("sums of a join", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
     ],
 )
 def test_a_table_that_several_terms_read_is_read_once_for_all(
@@ -206,8 +201,7 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(
 ) -> None:
     """Also where more is sought in it than is looked for in that way."""
     monkeypatch.setattr(increment, "READ_AGAIN", -1)
-    monkeypatch.setattr(images, "HELD_ROWS", 0)
-    monkeypatch.setattr(slices, "MOST_VALUES", most)
+    lake = lake.under(incremental={"cached_change_rows": 0, "reducer_values": most})
     shop = Shop(lake, random.Random(2))
     shop.batch(30)
     key, query = JOINS[told]
@@ -486,7 +480,7 @@ GROUPS = "select place, sum(v) as total from {facts} group by place"
 def test_everything_is_computed_where_most_of_a_large_table_may_differ(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, shown: str, changed: int, is_followed: bool
 ) -> None:
-    monkeypatch.setattr(compute, "LARGE_SOURCES", 0)
+    lake = lake.under(incremental={"large_source_rows": 0})
     followed: list[int] = []
 
     def spy(spark: Any, new: Any, keys: Any, *rest: Any) -> Any:

@@ -11,7 +11,6 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import Renew, Rewrite
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
-from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.spark.tables.steps import perform
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
@@ -157,11 +156,9 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
 
 
 @pytest.mark.parametrize("sorts", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, sorts: bool
-) -> None:
+def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(lake: Warehouse, sorts: bool) -> None:
     """Also where changes are more than the rows, so that these are what is held, or where they are too many to hold."""
-    monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
+    lake = lake.under(merge={"overwritten_base_rows": 0})
     if sorts:
         lake = lake.under(base_rewrite={"hashed_change_bytes": 0})
     store = Store(lake, keys=range(3), nodes=8)

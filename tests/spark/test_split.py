@@ -15,7 +15,6 @@ from arctic_runtime.model.hash_tree import iceberg_hash, node_of
 from arctic_runtime.model.layout import node_count
 from arctic_runtime.plan.hash_trees import Unit, units
 from arctic_runtime.spark.maintenance.compaction import compact, compact_if_due, split
-from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.thresholds import Thresholds
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
@@ -31,9 +30,8 @@ SQL = "select `i.d`, `re``gion`, v from {s}"
 class Shop:
     """A model with deleted rows, and what it must hold; its limit is given with what is asked of it."""
 
-    def __init__(self, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, nodes: int = 2, **config: Any) -> None:
-        monkeypatch.setattr(merging, "REWRITTEN_ROWS", 0)
-        self.lake = lake
+    def __init__(self, lake: Warehouse, nodes: int = 2, **config: Any) -> None:
+        self.lake = lake.under(merge={"overwritten_base_rows": 0})
         self.config = {"primary_key": "i.d", "nodes": nodes, "compaction": "off", **config}
         self.rows: dict[int, tuple[int, str | None, int]] = {}
         self.put(range(80), 0)
@@ -90,10 +88,10 @@ class Shop:
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_by_side(
-    lake: Warehouse, merge: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Warehouse, merge: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Merges, views, models above and lookups go on, and so does compaction."""
-    shop = Shop(lake, monkeypatch, merge=merge)
+    shop = Shop(lake, merge=merge)
     down = lake.model("down", "select `i.d` as id, v from {m} where v >= 0", primary_key="id")
     lake.run(down)
     if merge == "on_read":
@@ -102,7 +100,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
         compact(lake.session_of(shop.model()), "major")
         lake.run(down)
     sizes = sorted(unit.bytes for unit in shop.units())
-    shop.lake = lake.under(buckets={"level_split_share": 2})
+    shop.lake = shop.lake.under(buckets={"level_split_share": 2})
     (step,) = shop.split(sizes[-1] - 1).steps
     assert isinstance(step, Relevel)
     assert (step.direction, step.depth, len(step.nodes)) == ("split", 2, 1)
@@ -124,9 +122,9 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
 
 
 def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_the_base_in_its_place(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop = Shop(lake, monkeypatch)
+    shop = Shop(lake)
     shop.put(range(100, 8000), 7)
     assert not shop.is_shuffled(capsys)
     limit = max(unit.bytes for unit in shop.units()) - 1
@@ -145,11 +143,9 @@ def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_th
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 4])
-def test_a_split_may_die_anywhere_and_a_later_one_completes_it(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, nodes: int
-) -> None:
+def test_a_split_may_die_anywhere_and_a_later_one_completes_it(lake: Warehouse, nodes: int) -> None:
     lake = lake.under(expiry={"abandoned_branch_seconds": -1})
-    shop = Shop(lake, monkeypatch, nodes=nodes)
+    shop = Shop(lake, nodes=nodes)
     session = lake.environment.session()
     limit = max(unit.bytes for unit in shop.units()) - 1
     for last in range(20):
@@ -167,9 +163,9 @@ def test_a_split_may_die_anywhere_and_a_later_one_completes_it(
 
 @pytest.mark.slow
 def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_together_when_it_shrinks(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    lake: Warehouse,
 ) -> None:
-    shop = Shop(lake, monkeypatch, partition_by=["`re``gion`"], nodes=1)
+    shop = Shop(lake, partition_by=["`re``gion`"], nodes=1)
     before = {unit.partition for unit in shop.units()}
     shop.config["compaction"] = {"small_files": 1}
     rows = {key: (key, "eu", key * 7919) for key in range(1000, 9000)}

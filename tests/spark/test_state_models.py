@@ -12,6 +12,7 @@ from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.spark.refresh import compute
 from arctic_runtime.spark.tables import merge as merging
+from arctic_runtime.thresholds import IncrementalThresholds
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -351,11 +352,11 @@ def test_an_upstream_model_is_read_through_views_and_its_changes_start_the_next_
     assert lake.broken(counts) == []
 
 
-@pytest.mark.parametrize("most", [compute.ROWS_IN_ONE_PART, 0])
+@pytest.mark.parametrize("most", [IncrementalThresholds().single_task_rows, 0])
 def test_few_rows_are_compared_and_merged_without_moving_them(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int
 ) -> None:
-    monkeypatch.setattr(compute, "ROWS_IN_ONE_PART", most)
+    lake = lake.under(incremental={"single_task_rows": most})
     plans: list[str] = []
 
     def explained(rows: Any) -> None:

@@ -102,11 +102,9 @@ def batch(lake: Warehouse, seed: int) -> None:
     "kind",
     ["extremes", "best", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)],
 )
-def test_totals_that_are_added_to_stay_those_of_the_query(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind: str) -> None:
     if kind == "extremes":
-        monkeypatch.setattr(totals, "FEW_GROUPS", 0)
+        lake = lake.under(incremental={"compared_groups": 0})
     key, sql = QUERIES[kind]
     sales, model = landed(lake), lake.model("kept", sql, primary_key=key, refresh="strict")
     lake.run(sales)
@@ -125,7 +123,7 @@ def test_totals_that_are_added_to_stay_those_of_the_query(
 
 
 @pytest.mark.slow
-def test_more_groups_than_the_driver_takes(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_groups_than_the_driver_takes(lake: Warehouse) -> None:
     sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
     lake.run(model)
@@ -135,13 +133,13 @@ def test_more_groups_than_the_driver_takes(lake: Warehouse, monkeypatch: pytest.
         assert lake.run(model).mode == "incremental"
         assert lake.state(model).totals is not None
         assert lake.broken(model) == []
-        monkeypatch.setattr(totals, "MOST_GROUPS", 1)
+        lake = lake.under(incremental={"state_groups": 1})
 
 
 def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(totals, "MOST_GROUPS", 1)
+    lake = lake.under(incremental={"state_groups": 1})
     sales, model = landed(lake), lake.model("kept", QUERIES["having"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
     lake.run(model)

@@ -141,10 +141,10 @@ def test_what_loses_races_is_tried_again_and_in_the_end_says_so() -> None:
             raise CommitConflict("first")
         return "won"
 
-    assert retried(loses) == "won"
+    assert retried(loses, 5) == "won"
     calls.clear()
     with pytest.raises(CommitConflict):
-        retried(loses, attempts=2)
+        retried(loses, 2)
 
 
 # Failpoints

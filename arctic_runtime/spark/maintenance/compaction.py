@@ -35,9 +35,6 @@ from arctic_runtime.plan.split import split as split_alone
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
-MAX_LOST_RACES = 5
-WAIT_SECONDS = 0.5
-
 Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 
@@ -126,7 +123,7 @@ def _performed(
     session: TableSession, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
 ) -> Compacted:
     performed: list[CompactionStep] = []
-    lost = 0
+    lost, thresholds = 0, session.reader.thresholds.compaction
     while True:
         try:
             state, step = _next_step(session, planned, performed)
@@ -136,9 +133,9 @@ def _performed(
             _perform(step, session, state, tell)
         except CommitConflict as conflict:
             lost += 1
-            if lost == MAX_LOST_RACES:
-                raise _given_up(session.model, performed) from conflict
-            time.sleep(WAIT_SECONDS)
+            if lost == thresholds.conflicts:
+                raise _given_up(session.model, performed, lost) from conflict
+            time.sleep(thresholds.conflict_wait_seconds)
         else:
             performed.append(step)
 
@@ -168,9 +165,9 @@ def _perform(step: CompactionStep, session: TableSession, state: TableState, tel
             assert_never(step)
 
 
-def _given_up(model: Model, performed: Sequence[CompactionStep]) -> CommitConflict:
+def _given_up(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
     return CommitConflict(
-        f"{model.table}: others committed to it {MAX_LOST_RACES} times while its files were rewritten; they go first.\n"
+        f"{model.table}: others committed to it {lost} times while its files were rewritten; they go first.\n"
         f"  done before, and kept: {len(performed)} step(s)\n"
         "  what to do: run `arctic compact` again when fewer runs write to this table"
     )

@@ -24,9 +24,6 @@ from arctic_runtime.spark.engine.statement import Sql, name, statement, text
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
-ORPHANS_SECONDS = 86_400
-"""Younger files may be of writes that are under way, so they are never taken for orphans."""
-
 _FILES = "arctic_files_of_view"
 
 
@@ -47,7 +44,7 @@ def expire(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
         _keep_few_metadata_files(session, state)
         return _perform(session, state, _planned(session, state, names))
 
-    return retried(attempted)
+    return retried(attempted, session.reader.thresholds.commits.attempts)
 
 
 def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
@@ -62,7 +59,7 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
             _perform(session, state, due(session.model, state, _planned(session, state, names), thresholds))
 
     with suppress(CommitConflict):
-        retried(attempted)
+        retried(attempted, session.reader.thresholds.commits.attempts)
 
 
 def _built(session: TableSession) -> TableState:
@@ -107,7 +104,7 @@ def orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -
     Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
     Raises ConfigError where the table was not built yet, or the age is less than a day.
     """
-    if older_than_seconds < ORPHANS_SECONDS:
+    if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
             f"{session.model.table}: files of writes that are under way look like orphans.\n"
             f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"

@@ -30,22 +30,20 @@ from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.increment import MOST_GROUPS, Upstreams, analysis
+from arctic_runtime.plan.increment import Upstreams, analysis
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import said
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
+from arctic_runtime.thresholds import IncrementalThresholds
 
 Register = Callable[[Sequence[Node]], None]
 
 # Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
 _LOST = "__arctic_is_lost"
-FEW_GROUPS = 10_000
-"""All groups of a table with no more are compared, whether they moved or not: that is less work than to pick those."""
-
 _MOST_BEHIND = 34
 """Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
 
@@ -68,7 +66,7 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold, besid
     images that trees read, and `hold` marks rows that are read more than once. Totals that are up to date are written
     `beside` what follows.
     """
-    spark = context.spark
+    spark, thresholds = context.spark, context.thresholds.incremental
     before = _kept(context, plan)
     register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
     if before is None:
@@ -76,15 +74,15 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold, besid
         if made is None:
             return None
         everything = hold(made)
-        if everything.limit(MOST_GROUPS + 1).count() > MOST_GROUPS:
+        if everything.limit(thresholds.state_groups + 1).count() > thresholds.state_groups:
             return None
         _write(context, everything)
         return Followed(_shown(spark, everything, plan.result, _AFTER), None)
-    moved = _at_hand(spark.sql(render(plan.moved)), hold)
-    now = _moved_on(spark, before, moved, plan, register, hold)
+    moved = _at_hand(spark.sql(render(plan.moved)), thresholds, hold)
+    now = _moved_on(spark, before, moved, plan, thresholds, register, hold)
     beside.begin(partial(_write, context, now))
     base = context.state.base
-    is_few = base is not None and base.rows <= FEW_GROUPS
+    is_few = base is not None and base.rows <= thresholds.compared_groups
     takes_all = is_few or not plan.by_group
     was, is_now = (found if takes_all else _of_groups(found, moved, plan.keys) for found in (before, now))
     return Followed(_shown(spark, is_now, plan.result, _AFTER), _shown(spark, was, plan.was, _BEFORE))
@@ -137,13 +135,19 @@ def read(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> Data
 
 
 def _moved_on(
-    spark: SparkSession, before: DataFrame, moved: DataFrame, plan: Totals, register: Register, hold: Hold
+    spark: SparkSession,
+    before: DataFrame,
+    moved: DataFrame,
+    plan: Totals,
+    thresholds: IncrementalThresholds,
+    register: Register,
+    hold: Hold,
 ) -> DataFrame:
     """The totals after what has moved; groups that are lost are computed again, all of their totals together."""
     added = _added(before, moved, plan)
     if not plan.extremes:
         return added
-    added = _at_hand(added, hold)
+    added = _at_hand(added, thresholds, hold)
     lost, kept = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
     if lost.isEmpty():
         return kept
@@ -151,18 +155,19 @@ def _moved_on(
         lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
     register((plan.moved, plan.again, plan.result, plan.was))
-    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), hold)
+    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), thresholds, hold)
 
 
-def _at_hand(rows: DataFrame, hold: Hold) -> DataFrame:
+def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
     """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
 
     Spark forgets what it holds as soon as the totals are written, and would compute it for each use again.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
-    found = rows.limit(MOST_GROUPS + 1).toArrow()
-    return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= MOST_GROUPS else hold(rows)
+    most = thresholds.state_groups
+    found = rows.limit(most + 1).toArrow()
+    return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= most else hold(rows)
 
 
 def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:

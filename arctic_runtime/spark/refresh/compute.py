@@ -25,7 +25,7 @@ from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, is_keyed, known_sizes, without_totals
+from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, known_sizes, without_totals
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import events, increments, late
@@ -41,7 +41,6 @@ from arctic_runtime.spark.refresh.diff import (
 from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, near
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import (
-    FEW_KEYS,
     Keys,
     as_key,
     base_rows,
@@ -50,12 +49,7 @@ from arctic_runtime.spark.tables.frames import (
     folded_rows,
     unmerged_changes,
 )
-
-MOST_AFFECTED = 0.5
-"""Where a larger part of a large table's rows may differ, everything is computed at once."""
-
-ROWS_IN_ONE_PART = 100_000
-"""So few rows are compared by one task: to move them so that two can do it takes longer."""
+from arctic_runtime.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -117,6 +111,10 @@ class Computation:
     def spark(self) -> SparkSession:
         return self.context.spark
 
+    @property
+    def _thresholds(self) -> Thresholds:
+        return self.context.thresholds
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """While this lasts, rows that are read more than once are computed once."""
@@ -152,7 +150,7 @@ class Computation:
         changes = self.context.state.changes
         if self.decision.repairs and changes is not None:
             return folded_rows(self.spark, self.model, changes)
-        return current_rows(self.spark, self.model, self.context.state)
+        return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
 
     def follow(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, Totals):
@@ -185,11 +183,12 @@ class Computation:
         needed = (*trees, *(tree for part in parts for tree in part.trees))
         told = [one for one in increment.read_shared(needed) if one not in self._told]
         needed = (*needed, *(one.rows for one in told))
-        increments.register_images(self.spark, needed, self.upstreams, self.decision.windows, self._hold)
+        windows, thresholds = self.decision.windows, self._thresholds
+        increments.register_images(self.spark, needed, self.upstreams, windows, thresholds, self._hold)
         increments.share(self.spark, told, self._hold)
         self._told.extend(told)
         if not self._sliced:
-            slices.register(self.spark, parts, self.upstreams, self.decision.windows, self._hold)
+            slices.register(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
             self._sliced.extend(parts)
 
     def _added_up(self, increment: Increment, plan: Totals) -> Computed:
@@ -201,7 +200,7 @@ class Computation:
         summary = RunSummary(aggregate_state=fingerprint(plan))
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
-            old = current_rows(self.spark, self.model, self.context.state)
+            old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
             return replace(self._changes(now, old), summary=summary, as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
@@ -214,10 +213,11 @@ class Computation:
         count = keys.count()
         key = zip(increment.key, self.model.config.primary_key, strict=True)
         old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
-        is_large = increment.reads(self.upstreams) > LARGE_SOURCES
+        is_large = increment.reads(self.upstreams) > self._thresholds.incremental.large_source_rows
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
-        new = narrowed(units.new, AFFECTED, bounds(keys, count) or ()) if is_large else units.new
+        sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
+        new = narrowed(units.new, AFFECTED, sought) if is_large else units.new
         sizes = known_sizes(self.upstreams, self.decision.windows) if self.is_told else Sizes()
         new = sizes.with_given(AFFECTED, count).told(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
@@ -228,7 +228,7 @@ class Computation:
         base = self.context.state.base
         if old is None or base is None:
             return False
-        most = MOST_AFFECTED * base.rows
+        most = self._thresholds.incremental.affected_share * base.rows
         return count > most and old.count() > most
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
@@ -241,7 +241,8 @@ class Computation:
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
         """The table's rows under `keys`, named as the table's key, of which there are `count` if that is known."""
-        return current_rows(self.spark, self.model, self.context.state, self._keys(keys, count))
+        found = self._keys(keys, count)
+        return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, found)
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
         """Change rows from rows of the table to what the query has in their place; few in one part."""
@@ -257,7 +258,7 @@ class Computation:
         """Whether the table and all that its query reads are few rows."""
         base, states = self.context.state.base, self.upstreams.states.values()
         rows = sum(math.inf if state is None else state.rows for state in states)
-        return rows + (base.rows if base else 0) <= ROWS_IN_ONE_PART
+        return rows + (base.rows if base else 0) <= self._thresholds.incremental.single_task_rows
 
     def _keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
         """Keys, named as those of the table, to look rows up by: its own, or others of which there are so many."""
@@ -266,7 +267,8 @@ class Computation:
         if count is None:
             return Keys(named, few=False, near=EVERYWHERE)
         rows = (base.rows if base else 0) if table_rows is None else table_rows
-        return Keys(named, count <= FEW_KEYS, near(keys, count, rows))
+        limits = self._thresholds.pruning
+        return Keys(named, count <= limits.broadcast_keys, near(keys, count, rows, limits))
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""
@@ -334,5 +336,6 @@ class Computation:
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)
-        base, unmerged = base_rows(spark, model, state, only), unmerged_changes(spark, model, state, only)
+        base = base_rows(spark, model, state, only)
+        unmerged = unmerged_changes(spark, model, state, self._thresholds.pruning, only)
         return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)

@@ -22,7 +22,6 @@ from arctic_runtime.spark.refresh.diff import differ, struct
 from arctic_runtime.spark.tables.bounds import bounds
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
-    FEW_KEYS,
     Hold,
     Unmerged,
     appended,
@@ -35,11 +34,9 @@ from arctic_runtime.spark.tables.frames import (
     read_table,
     read_until,
 )
+from arctic_runtime.thresholds import PruningThresholds, Thresholds
 
 _THERE = "__arctic_there"
-
-HELD_ROWS = 100_000
-"""Fewer changes than that are read from the log as often as they are asked for."""
 
 
 def register(
@@ -47,6 +44,7 @@ def register(
     scans: Sequence[Scan],
     source: SourceState,
     window: Window,
+    thresholds: Thresholds,
     asked: Collection[str] = (),
     hold: Hold | None = None,
 ) -> None:
@@ -57,12 +55,13 @@ def register(
     """
     fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
     for image, times in Counter(scan.image for scan in scans).items():
-        rows = image_rows(spark, source, window, image, tuple(fields))
+        rows = image_rows(spark, source, window, image, tuple(fields), thresholds.pruning)
         if image in ("delta", "pair"):
             located = _asked([scan for scan in scans if scan.image == image], asked)
-            if hold and times + bool(located) > 1 and source.rows_in(window) > HELD_ROWS:
+            is_read_again = times + bool(located) > 1
+            if hold and is_read_again and source.rows_in(window) > thresholds.incremental.cached_change_rows:
                 rows = hold(rows)
-            rows = _located(rows, source, window, located)
+            rows = _located(rows, source, window, located, thresholds.pruning)
         rows.createOrReplaceTempView(name(image_view(image, source.name)))
 
 
@@ -73,16 +72,23 @@ def _asked(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*now, *was]))
 
 
-def _located(rows: DataFrame, source: SourceState, window: Window, names: Sequence[str]) -> DataFrame:
+def _located(
+    rows: DataFrame, source: SourceState, window: Window, names: Sequence[str], thresholds: PruningThresholds
+) -> DataFrame:
     """The same rows under a condition that is true for all of them, of the columns `names`."""
     if not names:
         return rows
-    found = bounds(rows.select(*[column(part) for part in names]), source.rows_in(window))
+    found = bounds(rows.select(*[column(part) for part in names]), source.rows_in(window), thresholds)
     return rows.where(expression(condition(found))) if found else rows
 
 
 def image_rows(
-    spark: SparkSession, source: SourceState, window: Window, image: Image, fields: Sequence[str]
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    image: Image,
+    fields: Sequence[str],
+    thresholds: PruningThresholds,
 ) -> DataFrame:
     """One image of a source, narrowed to the columns `fields`; `delta` has their weight besides.
 
@@ -90,23 +96,24 @@ def image_rows(
     """
     kept = _narrowed(source, fields)
     if image == "new":
-        return conformed(rows_at(spark, source, window.end), kept)
+        return conformed(rows_at(spark, source, window.end, thresholds), kept)
     assert window.start is not None
     if image == "old":
-        return conformed(rows_at(spark, source, window.start), kept)
+        return conformed(rows_at(spark, source, window.start, thresholds), kept)
     if image == "pair":
         return _pairs(spark, source, window, kept)
-    moved = _moved(spark, source, window, kept)
+    moved = _moved(spark, source, window, kept, thresholds)
     if image == "delta":
         return moved
     gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
-    return conformed(rows_at(spark, source, window.end), kept).unionAll(gone)
+    return conformed(rows_at(spark, source, window.end, thresholds), kept).unionAll(gone)
 
 
 def rows_at(
     spark: SparkSession,
     source: SourceState,
     version: Version,
+    thresholds: PruningThresholds,
     found: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
     """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
@@ -129,26 +136,38 @@ def rows_at(
     pending = source.commits_in(span)
     if not pending:
         return base
-    unmerged = Unmerged(appended(spark, source, span), pending, source.are_few_in(span, FEW_KEYS))
+    unmerged = Unmerged(appended(spark, source, span), pending, source.are_few_in(span, thresholds.broadcast_keys))
     return found(overlay(base, unmerged, source.key, columns))
 
 
-def _moved(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+def _moved(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    kept: tuple[Column, ...],
+    thresholds: PruningThresholds,
+) -> DataFrame:
     """What came (weight 1) and went (weight -1), in the columns `kept`; rows that are alike in them are left out."""
     if source.kind == "changes":
-        return _moved_in_log(spark, source, window, kept)
+        return _moved_in_log(spark, source, window, kept, thresholds)
     if is_appended(source, window):
         return _weighed(conformed(appended(spark, source, window), kept), 1)
     assert window.start is not None
-    old, new = (conformed(rows_at(spark, source, at), kept) for at in (window.start, window.end))
+    old, new = (conformed(rows_at(spark, source, at, thresholds), kept) for at in (window.start, window.end))
     return _weighed(new.exceptAll(old), 1).unionAll(_weighed(old.exceptAll(new), -1))
 
 
-def _moved_in_log(spark: SparkSession, source: SourceState, window: Window, kept: tuple[Column, ...]) -> DataFrame:
+def _moved_in_log(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    kept: tuple[Column, ...],
+    thresholds: PruningThresholds,
+) -> DataFrame:
     assert source.key is not None
     if not tells_old_rows(source, window):
         newest = newest_changes(appended(spark, source, window), source.key, source.commits_in(window))
-        return _looked_up(spark, source, window, newest, kept)
+        return _looked_up(spark, source, window, newest, kept, thresholds)
     found = _net_changes(spark, source, window, kept)
     names = [part.name for part in kept]
     images = [
@@ -232,13 +251,18 @@ def _net(spark: SparkSession, source: SourceState, window: Window, kept: tuple[C
 
 
 def _looked_up(
-    spark: SparkSession, source: SourceState, window: Window, newest: DataFrame, kept: tuple[Column, ...]
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    newest: DataFrame,
+    kept: tuple[Column, ...],
+    thresholds: PruningThresholds,
 ) -> DataFrame:
     """Where the log does not tell what rows were before, they are looked up as of the window's start."""
     assert source.key is not None
     assert window.start is not None
     keys = newest.select(*as_key(source.key))
-    old = rows_at(spark, source, window.start)
+    old = rows_at(spark, source, window.start, thresholds)
     gone = old.join(keys.hint("shuffle_hash"), match(old, source.key), "left_semi")
     came = newest.where(F.col(ACTION) != DELETE)
     return _weighed(conformed(came, kept), 1).unionAll(_weighed(conformed(gone, kept), -1))

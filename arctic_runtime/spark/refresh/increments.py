@@ -32,6 +32,7 @@ from arctic_runtime.spark.engine.statement import Sql, name
 from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.tables.bounds import is_scanned
 from arctic_runtime.spark.tables.frames import Hold, column, type_of, typed
+from arctic_runtime.thresholds import Thresholds
 
 
 def register_images(
@@ -39,6 +40,7 @@ def register_images(
     trees: Iterable[Node],
     upstreams: Upstreams,
     windows: Mapping[str, Window],
+    thresholds: Thresholds,
     hold: Hold | None = None,
 ) -> None:
     """Makes the temporary views of sources that trees of a plan read.
@@ -48,12 +50,12 @@ def register_images(
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in scans(tree)]
-    asked = frozenset[str]().union(*map(joined, trees)) if _reads_much(read, upstreams) else frozenset()
+    asked = frozenset[str]().union(*map(joined, trees)) if _reads_much(read, upstreams, thresholds) else frozenset()
     for source in dict.fromkeys(scan.source for scan in read):
         state = upstreams.states[str(source)]
         assert state is not None
         found = [scan for scan in read if scan.source == source]
-        images.register(spark, found, state, windows[str(source)], asked, hold)
+        images.register(spark, found, state, windows[str(source)], thresholds, asked, hold)
 
 
 def share(spark: SparkSession, values: Iterable[Shared], hold: Hold) -> None:
@@ -64,9 +66,9 @@ def share(spark: SparkSession, values: Iterable[Shared], hold: Hold) -> None:
         rows.createOrReplaceTempView(name(one.name))
 
 
-def _reads_much(read: Iterable[Scan], upstreams: Upstreams) -> bool:
+def _reads_much(read: Iterable[Scan], upstreams: Upstreams, thresholds: Thresholds) -> bool:
     states = [upstreams.states[str(scan.source)] for scan in read if scan.reads_rows]
-    return any(state is not None and not is_scanned(state.rows) for state in states)
+    return any(state is not None and not is_scanned(state.rows, thresholds.pruning) for state in states)
 
 
 def has_maps(query: DataFrame) -> bool:

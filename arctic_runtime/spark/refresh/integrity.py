@@ -21,9 +21,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.diff import differ, state_changes
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, column, current_rows, folded_rows, read_table
+from arctic_runtime.thresholds import ReportThresholds, Thresholds
 
-EXAMPLES = 3
-SAMPLED = 1000
 _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")
 
 
@@ -44,54 +43,64 @@ def broken_promises(
 
     Cost: both tables are read once or twice, and moved by key.
     """
+    thresholds = reader.thresholds
     found = (
-        changes_fold_to_the_table(spark, model, state, shape),
-        keys_are_unique(spark, model, state),
+        changes_fold_to_the_table(spark, model, state, shape, thresholds),
+        keys_are_unique(spark, model, state, thresholds),
         *history(spark, reader, model, state, shape),
     )
     return tuple(finding.check for finding in found if finding.broken)
 
 
-def changes_fold_to_the_table(spark: SparkSession, model: Model, state: TableState, shape: Shape) -> Finding:
+def changes_fold_to_the_table(
+    spark: SparkSession, model: Model, state: TableState, shape: Shape, thresholds: Thresholds
+) -> Finding:
     """The newest change of every key gives the table's row."""
     assert state.changes is not None
     folded = folded_rows(spark, model, state.changes)
-    return compared(spark, model, state, folded, shape, "the changes fold to the table")
+    return compared(spark, model, state, folded, shape, "the changes fold to the table", thresholds)
 
 
-def keys_are_unique(spark: SparkSession, model: Model, state: TableState) -> Finding:
+def keys_are_unique(spark: SparkSession, model: Model, state: TableState, thresholds: Thresholds) -> Finding:
     """A comparison by key would not see that a row is there twice."""
-    table = current_rows(spark, model, state)
+    table = current_rows(spark, model, state, thresholds.pruning)
     assert table is not None
     key = [column(part) for part in model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
     counted = table.groupBy(*key).agg(F.count(F.lit(1)).alias("__arctic_rows"))
-    return finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1))
+    return finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1), thresholds.reports)
 
 
 def compared(
-    spark: SparkSession, model: Model, state: TableState, expected: DataFrame, shape: Shape, check: str
+    spark: SparkSession,
+    model: Model,
+    state: TableState,
+    expected: DataFrame,
+    shape: Shape,
+    check: str,
+    thresholds: Thresholds,
 ) -> Finding:
     """What would have to change for the table to be as expected."""
-    differences = state_changes(expected, current_rows(spark, model, state), shape)
-    return finding(check, differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change"))
+    differences = state_changes(expected, current_rows(spark, model, state, thresholds.pruning), shape)
+    shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
+    return finding(check, shown, thresholds.reports)
 
 
 def history(spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape) -> list[Finding]:
-    """The promises of change rows, all in one pass: a finding for each, of at most `SAMPLED` rows together.
+    """The promises of change rows, all in one pass: a finding for each, of at most `sampled_rows` together.
 
     Rows up to a repair are left out: they may break promises for good. Later rows follow from what these fold to.
     """
     assert state.changes is not None
-    properties = state.changes.properties
+    limits, properties = reader.thresholds.reports, state.changes.properties
     rules = _rules(shape, last_with_other_columns(reader, model.table.changes), trimmed_until(properties).sequence)
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
     placed = _with_previous(_all_changes(spark, model, state), shape).withColumn("__arctic_breaks", breaks)
     is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
-    broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(SAMPLED)
+    broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(limits.sampled_rows)
     rows = [row.asDict(recursive=True) for row in broken.collect()]
     found = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
     by_check = {check: tuple(text for checks, text in found if check in checks) for check in rules}
-    return [Finding(check, len(examples), examples[:EXAMPLES]) for check, examples in by_check.items()]
+    return [Finding(check, len(examples), examples[: limits.examples]) for check, examples in by_check.items()]
 
 
 def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
@@ -152,8 +161,8 @@ def _all_changes(spark: SparkSession, model: Model, state: TableState) -> DataFr
     return read_table(spark, model.table.changes, state.changes.head.snapshot)
 
 
-def finding(check: str, broken: DataFrame) -> Finding:
-    """How many rows break a check, at most `SAMPLED`, and a few of them."""
-    rows = broken.limit(SAMPLED).collect()
-    shown = tuple(str(row.asDict(recursive=True)) for row in rows[:EXAMPLES])
+def finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
+    """How many rows break a check, at most `sampled_rows`, and a few of them."""
+    rows = broken.limit(thresholds.sampled_rows).collect()
+    shown = tuple(str(row.asDict(recursive=True)) for row in rows[: thresholds.examples])
     return Finding(check, len(rows), shown)

@@ -47,7 +47,9 @@ def overwrite(
     """
     _check_model(refresh.model)
     part = read_part(refresh.model, partition or {})
-    return retried(partial(_overwritten, refresh, source, as_of, part))
+    return retried(
+        partial(_overwritten, refresh, source, as_of, part), refresh.table.reader.thresholds.commits.attempts
+    )
 
 
 def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
@@ -67,7 +69,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
     place = marks.latest(written, shape.sequence_type)
     log = seen(context.spark, session.model, state.changes, upstreams, offsets_of(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(session.model.config.primary_key)).distinct()
-    old = current_rows(context.spark, session.model, state)
+    old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
     assert old is not None
     declared = _without(rows, later, session.model)
     replaced = _without(_replaced(old, rows, part, shape), later, session.model)

@@ -26,7 +26,7 @@ def restore(session: TableSession, version: int | str) -> dict[str, int]:
     there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
     where the version is not kept, and CommitConflict where others were always faster.
     """
-    return retried(partial(_restored, session, str(version)))
+    return retried(partial(_restored, session, str(version)), session.reader.thresholds.commits.attempts)
 
 
 def _restored(session: TableSession, version: str) -> dict[str, int]:
@@ -39,8 +39,8 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
     assert state.changes.head is not None
     context = session.context(state)
     shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    rows = rows_at(context.spark, source, commit.version)
-    old = current_rows(context.spark, session.model, state)
+    rows = rows_at(context.spark, source, commit.version, context.thresholds.pruning)
+    old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
     found = state_changes(rows, old, shape)
     commit_plan = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
     then = RunSummary.decode(commit.summary) if session.model.config.input == "state" else last_run(state.changes)

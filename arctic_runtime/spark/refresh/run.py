@@ -110,8 +110,9 @@ class Refresh:
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where other writers always win.
         """
         first = [planned] if planned is not None else []
+        attempts = self.table.reader.thresholds.commits.attempts
         try:
-            return retried(lambda: self._attempt(first.pop() if first else self._plan()))
+            return retried(lambda: self._attempt(first.pop() if first else self._plan()), attempts)
         finally:
             self.planner.pins.forget(self.model.table)
 
@@ -239,7 +240,7 @@ class Refresh:
                 computed.is_gathered,
                 confirm,
             )
-            with settings(context.spark, looking_up(computed.keys)):
+            with settings(context.spark, looking_up(computed.keys, context.thresholds.pruning)):
                 return publish(changes, context)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:

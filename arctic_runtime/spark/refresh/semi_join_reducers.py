@@ -22,9 +22,7 @@ from arctic_runtime.spark.engine.statement import Sql, expression, name
 from arctic_runtime.spark.refresh.images import rows_at
 from arctic_runtime.spark.tables.bounds import bounds
 from arctic_runtime.spark.tables.frames import Hold, as_key, column, match
-
-MOST_VALUES = 2_000_000
-"""Up to so many values that are looked for in a source are held in the memory of every executor."""
+from arctic_runtime.thresholds import PruningThresholds, Thresholds
 
 _FOUND = "__arctic_found_"
 
@@ -40,36 +38,45 @@ class _Sought:
     null_safe: bool
     values: DataFrame
     count: int
+    thresholds: PruningThresholds
 
     @cached_property
     def near(self) -> Expression:
         """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
-        found = bounds(self.values.toDF(*self.fields), self.count)
+        found = bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
         return F.lit(False) if found is None else F.expr(expression(condition(found)))
 
 
 def register(
-    spark: SparkSession, slices: Iterable[Slice], upstreams: Upstreams, windows: Mapping[str, Window], hold: Hold
+    spark: SparkSession,
+    slices: Iterable[Slice],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    thresholds: Thresholds,
+    hold: Hold,
 ) -> None:
     """Makes the temporary views that plans read of parts; those that the parts are made of have to be there.
 
     Where more is sought than an executor can hold, a part is all of its source.
     """
+    pruning = thresholds.pruning
     for part in slices:
-        sought = tuple(_sought(spark, part.wanted, hold))
+        sought = tuple(_sought(spark, part.wanted, pruning, hold))
         source, window = upstreams.states[str(part.source)], windows[str(part.source)]
         assert source is not None
         where = expression(part.condition or exp.true())
-        if sum(one.count for one in sought) <= MOST_VALUES:
+        if sum(one.count for one in sought) <= thresholds.incremental.reducer_values:
             fields = tuple(dict.fromkeys((*(source.key or ()), *columns(part.whole))))
             found = partial(_held, fields=fields, where=where, sought=sought, hold=hold)
-            rows = rows_at(spark, source, window.end, found)
+            rows = rows_at(spark, source, window.end, pruning, found)
         else:
-            rows = rows_at(spark, source, window.end).where(where)
+            rows = rows_at(spark, source, window.end, pruning).where(where)
         _register(spark, part, rows.select(*map(column, columns(part.whole))))
 
 
-def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterator[_Sought]:
+def _sought(
+    spark: SparkSession, wanted: Iterable[Wanted], thresholds: PruningThresholds, hold: Hold
+) -> Iterator[_Sought]:
     """What is wanted, together where it is looked for by the same columns."""
     together: dict[tuple[str, ...], list[Wanted]] = {}
     for one in wanted:
@@ -77,7 +84,7 @@ def _sought(spark: SparkSession, wanted: Iterable[Wanted], hold: Hold) -> Iterat
     for fields, found in together.items():
         values = reduce(DataFrame.unionAll, [spark.sql(render(one.values)) for one in found]).distinct()
         values = hold(values.select(*as_key(values.columns)))
-        yield _Sought(fields, any(one.null_safe for one in found), values, values.count())
+        yield _Sought(fields, any(one.null_safe for one in found), values, values.count(), thresholds)
 
 
 def _held(rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold) -> DataFrame:

@@ -37,12 +37,12 @@ def verify(refresh: Refresh) -> tuple[Finding, ...]:
     state, upstreams = table.observe(), refresh.planner.observe_upstreams()
     if state.changes is None or state.base is None:
         return (Finding("table", left_out="it was not built yet"),)
-    spark, model = table.spark(), table.model
+    spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
     shape = shape_of(model, state, plain_columns(state.changes.columns))
     return (
         _query_gives_the_table(table, state, upstreams),
-        changes_fold_to_the_table(spark, model, state, shape),
-        keys_are_unique(spark, model, state),
+        changes_fold_to_the_table(spark, model, state, shape, thresholds),
+        keys_are_unique(spark, model, state, thresholds),
         *_totals_are_right(table, state, upstreams),
         *history(spark, table.reader, model, state, shape),
     )
@@ -55,7 +55,7 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
         return Finding(check, left_out=reason)
     rows = _recomputed(table, state, upstreams)
     shape = shape_of(table.model, state, columns_of(rows))
-    return compared(table.spark(), table.model, state, rows, shape, check)
+    return compared(table.spark(), table.model, state, rows, shape, check, table.reader.thresholds)
 
 
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
@@ -105,8 +105,9 @@ def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstrea
         yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
         return
     windows = {of: Window(of, None, version) for of, version in read.items()}
-    increments.register_images(table.spark(), (plan.state,), upstreams, windows)
-    yield finding(check, totals.differing(table.spark(), table.model, state.totals, plan))
+    increments.register_images(table.spark(), (plan.state,), upstreams, windows, table.reader.thresholds)
+    differing = totals.differing(table.spark(), table.model, state.totals, plan)
+    yield finding(check, differing, table.reader.thresholds.reports)
 
 
 def _not_kept(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:

@@ -90,7 +90,7 @@ def observed_counts(seen: Observation) -> dict[str, Any]:
 def _ranges(context: Context, shape: Shape) -> Ranges | None:
     """Between what the rows lie that change rows replace, where a base is asked for them next."""
     base = context.state.base
-    if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows):
+    if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
         return None
     values = {
         part: (value, kept.type)

@@ -63,9 +63,9 @@ def _rewrite_by_parts(step: Renew, context: Context) -> None:
         _check_all_done(step, context)
         publish_branch(context.attempt, step.table, step.branch, step.expected, step.branch, is_shared=True)
     except CommitConflict:
-        clear_away(spark, step.table, step.branch)
+        clear_away(context.attempt, step.table, step.branch)
         raise
-    clear_away(spark, step.table, step.branch)
+    clear_away(context.attempt, step.table, step.branch)
 
 
 def _done(step: Renew, part: NodeRange) -> str:

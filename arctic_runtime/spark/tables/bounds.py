@@ -13,15 +13,7 @@ from arctic_runtime.ivm.rewrite.bounds import Bound, condition, is_bounded
 from arctic_runtime.model.columns import BEFORE, same_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement
-
-MOST_VALUES = 200
-"""Iceberg compares no longer list with the bounds of files."""
-
-SCANNED_ROWS = 1_000_000
-"""A table with no more rows is read as a whole: that costs no more than a look at what is looked for."""
-
-SCANNED_TIMES = 4
-"""So is one with no more than so many times as many rows as there are to look for."""
+from arctic_runtime.thresholds import PruningThresholds
 
 EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 
@@ -65,7 +57,12 @@ _ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
 
 
 def near(
-    rows: DataFrame, count: int, table_rows: int, alias: str | None = None, known: tuple[Bound, ...] | None = None
+    rows: DataFrame,
+    count: int,
+    table_rows: int,
+    thresholds: PruningThresholds,
+    alias: str | None = None,
+    known: tuple[Bound, ...] | None = None,
 ) -> Sql:
     """A condition on a table of `table_rows` that is true for all its rows with the values of a row of `rows`.
 
@@ -75,10 +72,11 @@ def near(
     """
     if count == 0:
         return NOWHERE
-    ranges = known if count > MOST_VALUES else None
-    if is_scanned(table_rows) or (ranges is None and table_rows <= SCANNED_TIMES * count):
+    ranges = known if count > thresholds.in_list_values else None
+    is_mostly_read = ranges is None and table_rows <= thresholds.scanned_table_ratio * count
+    if is_scanned(table_rows, thresholds) or is_mostly_read:
         return EVERYWHERE
-    found = bounds(rows, count) if ranges is None else ranges
+    found = bounds(rows, count, thresholds) if ranges is None else ranges
     if found is None:
         return NOWHERE
     told = [bound for bound in found if not bound.or_null]
@@ -92,15 +90,15 @@ def located_by(model: Model) -> dict[str, Sql]:
     return {part: name(part) for part in key} | {part: name(BEFORE, part) for part in rest}
 
 
-def is_scanned(table_rows: int) -> bool:
+def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
     """Whether a table has so few rows that all are read whatever is looked for."""
-    return table_rows <= SCANNED_ROWS
+    return table_rows <= thresholds.scanned_table_rows
 
 
-def bounds(rows: DataFrame, count: int) -> tuple[Bound, ...] | None:
+def bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
     """What the columns of `rows`, about `count` of them, hold, as far as it has bounds; None if there are no rows."""
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
-    return _lists(rows, types) if count <= MOST_VALUES else _ranges(rows, types)
+    return _lists(rows, types) if count <= thresholds.in_list_values else _ranges(rows, types)
 
 
 def _lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:

@@ -29,10 +29,9 @@ from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import Sql, name, number, properties, statement, text
+from arctic_runtime.thresholds import CommitThresholds
 
 T = TypeVar("T")
-
-DROP_ATTEMPTS = 5
 
 _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
@@ -47,6 +46,7 @@ class Attempt:
     spark: SparkSession
     reader: CatalogReader | None
     token: str
+    thresholds: CommitThresholds
 
 
 def swap_in(attempt: Attempt, table: TableName, expected: int, write: Callable[[tuple[str, ...]], T]) -> T:
@@ -66,7 +66,7 @@ def swap_in(attempt: Attempt, table: TableName, expected: int, write: Callable[[
         publish_branch(attempt, table, branch, expected, writer)
         return result
     finally:
-        clear_away(spark, table, branch)
+        clear_away(attempt, table, branch)
 
 
 def publish_branch(
@@ -171,11 +171,11 @@ def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ..
         _drop_branch("commit.drop_abandoned", spark, table, branch)
 
 
-def clear_away(spark: SparkSession, table: TableName, branch: str) -> None:
+def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
     """Drops a branch that has served; what was done stays done where that fails, and a later run drops it."""
-    for _ in range(DROP_ATTEMPTS):
+    for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
-            _drop_branch("commit.drop_branch", spark, table, branch)
+            _drop_branch("commit.drop_branch", attempt.spark, table, branch)
             return
 
 

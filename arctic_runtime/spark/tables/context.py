@@ -49,7 +49,7 @@ class Context:
     @property
     def attempt(self) -> Attempt:
         """The attempt to commit that this context is for."""
-        return Attempt(self.spark, self.reader, self.token)
+        return Attempt(self.spark, self.reader, self.token, self.thresholds.commits)
 
     @property
     def thresholds(self) -> Thresholds:

@@ -22,16 +22,11 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
 from arctic_runtime.plan.schema import stored_type
 from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
+from arctic_runtime.thresholds import PruningThresholds
 
 COMMIT_ORDER = "_last_updated_sequence_number"
 NO_OTHERS: Mapping[int, Names] = {}
 NULL = Sql("NULL")
-
-FEW_KEYS = 2_000_000
-"""Up to so many keys are held in the memory of every executor, some 100 MB, while rows are streamed past them.
-
-Of 10 million rows in nodes, 1 million in 3.2 s; with the keys moved to the nodes 4.1 s, with both moved by hash 6.8.
-"""
 
 Hold = Callable[[DataFrame], DataFrame]
 """Marks rows that are read more than once, so that they are computed once."""
@@ -220,12 +215,14 @@ def folded_rows(spark: SparkSession, model: Model, changes: ChangeTableState, sn
     return conformed(newest, plain_columns(changes.columns))
 
 
-def current_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+def current_rows(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
+) -> DataFrame | None:
     """The table's rows at the head of its change table: the base, with what is not merged yet laid over it.
 
     `only` leaves out rows under other keys.
     """
-    base, pending = base_rows(spark, model, state, only), _pending(spark, model, state, only)
+    base, pending = base_rows(spark, model, state, only), _pending(spark, model, state, thresholds, only)
     if base is None or state.base is None:
         return None
     return base if pending is None else overlay(base, pending, model.config.primary_key, state.base.columns)
@@ -240,14 +237,16 @@ def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys |
 
 
 def unmerged_changes(
-    spark: SparkSession, model: Model, state: TableState, only: Keys | None = None
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
     """The newest change row of every key that changed after the base's version; None where none did."""
-    pending = _pending(spark, model, state, only)
+    pending = _pending(spark, model, state, thresholds, only)
     return newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
 
 
-def _pending(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> Unmerged | None:
+def _pending(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
+) -> Unmerged | None:
     """All change rows after the base's version; None where there are none."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
@@ -256,7 +255,7 @@ def _pending(spark: SparkSession, model: Model, state: TableState, only: Keys | 
         return None
     appended = own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
     appended = only.select(appended, model.config.primary_key) if only else appended
-    few = (only is not None and only.few) or changes.are_few_after(base.merged, FEW_KEYS)
+    few = (only is not None and only.few) or changes.are_few_after(base.merged, thresholds.broadcast_keys)
     return Unmerged(appended, changes.count_after(base.merged), few)
 
 

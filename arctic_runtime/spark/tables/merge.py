@@ -35,7 +35,6 @@ from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
-    FEW_KEYS,
     Unmerged,
     as_key,
     column,
@@ -46,6 +45,7 @@ from arctic_runtime.spark.tables.frames import (
     own_changes,
     read_table,
 )
+from arctic_runtime.thresholds import PruningThresholds
 
 # What is joined to a base moves to its nodes. A base that is partitioned as well as bucketed is not shuffled either.
 _MOVED_TO_NODES = {"spark.sql.sources.v2.bucketing.shuffle.enabled": "true"}
@@ -64,22 +64,15 @@ _LEFT_OUT_IN_ONE_PART = {
 }
 
 
-PRUNING_KEYS = 10_000
-"""Of more keys some are in every node, and Spark takes a second for a million of them to find that out."""
-
-
-REWRITTEN_ROWS = 100_000
-"""A base without partitions and with no more rows is written anew: one small commit, where a merge takes two."""
-
-
 _TARGET = "__arctic_t"
 """What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
 
 
-def looking_up(keys: int) -> dict[str, str]:
+def looking_up(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
     """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
-    is_pruned = {} if keys <= PRUNING_KEYS else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
-    return {**is_pruned, **(_MOVED_TO_NODES if keys > FEW_KEYS else {})}
+    is_pruned = keys <= thresholds.bucket_pruning_keys
+    pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+    return {**pruning, **(_MOVED_TO_NODES if keys > thresholds.broadcast_keys else {})}
 
 
 def merge_base(step: MergeBase, context: Context) -> None:
@@ -88,7 +81,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     assert base is not None
     assert changes is not None
     appended = own_changes(spark, model.table.changes, changes, step.start, step.end)
-    if base.rows <= REWRITTEN_ROWS and not model.config.partition_by:
+    if base.rows <= context.thresholds.merge.overwritten_base_rows and not model.config.partition_by:
         # In one part, so that no row has to be moved to meet its change.
         old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
         came = appended.coalesce(1)
@@ -103,7 +96,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
     count, known = _replaced(step, context, changes)
-    where = partial(near, _places(appended, model), count, base.rows, _TARGET, known)
+    where = partial(near, _places(appended, model), count, base.rows, context.thresholds.pruning, _TARGET, known)
     sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
 
     def merge(branch: Sequence[str]) -> None:
@@ -184,9 +177,10 @@ def _delete_rows(
         view=name(view),
         on=listed(on, " AND ") if on else Sql("true"),
     )
+    pruned = looking_up(gone.count, context.thresholds.pruning)
     gone.keys.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**JOINED_AS_IT_LIES, **looking_up(gone.count), **said_by_session(summary)}):
+        with settings(spark, {**JOINED_AS_IT_LIES, **pruned, **said_by_session(summary)}):
             perform_statement("base.merge.delete", spark, delete)
     finally:
         spark.catalog.dropTempView(view)

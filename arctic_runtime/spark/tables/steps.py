@@ -59,7 +59,7 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
         case MergeBase():
             merge_base(step, context)
         case ReplaceView():
-            views.replace(context.spark, context.model, context.state, step)
+            views.replace(context.spark, context.model, context.state, step, context.thresholds.pruning)
         case SetProperties(effect, table, values):
             set_properties(effect, context.spark, table, values)
         case Rewrite():

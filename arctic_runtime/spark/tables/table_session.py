@@ -19,8 +19,6 @@ from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.timings import Timings
 
-MAX_SETTLING = 20
-
 
 class TableSession:
     """A model's table, the catalog that holds it, and a Spark session that starts when it is first asked for.
@@ -56,8 +54,9 @@ class TableSession:
         `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
         does not converge, and CommitConflict where another writer is faster.
         """
-        steps = settle(self.model, state, self.reader.thresholds.merge, fold)
-        for _ in range(MAX_SETTLING):
+        thresholds = self.reader.thresholds.merge
+        steps = settle(self.model, state, thresholds, fold)
+        for _ in range(thresholds.settling_rounds):
             if not steps:
                 return state
             context = self.context(state, appended)
@@ -65,10 +64,10 @@ class TableSession:
                 with self.timings.timed(type(step).__name__):
                     perform(step, context)
             state = self.observe()
-            steps = settle(self.model, state, self.reader.thresholds.merge, fold)
+            steps = settle(self.model, state, thresholds, fold)
         raise CorruptState(
             f"{self.model.table}: its base and view did not converge with its change table.\n"
-            f"  expected: no step left after {MAX_SETTLING} rounds\n"
+            f"  expected: no step left after {thresholds.settling_rounds} rounds\n"
             f"  found: {'; '.join(describe(step) for step in steps)}\n"
             "  what to do: see who else writes to these relations, then run again"
         )

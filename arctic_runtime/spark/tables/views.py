@@ -13,10 +13,13 @@ from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.frames import FEW_KEYS, columns_of, read_table, typed
+from arctic_runtime.spark.tables.frames import columns_of, read_table, typed
+from arctic_runtime.thresholds import PruningThresholds
 
 
-def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceView) -> None:
+def replace(
+    spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
+) -> None:
     """Replaces the view in one commit: readers see the old pins or the new ones, never a mixture.
 
     A tag keeps the pinned snapshot of the base. Expiry drops it a day after another snapshot replaced the pinned one:
@@ -37,10 +40,12 @@ def replace(spark: SparkSession, model: Model, state: TableState, step: ReplaceV
             ),
         )
     pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
-    perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns))
+    perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns, thresholds))
 
 
-def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...]) -> Sql:
+def view_statement(
+    model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...], thresholds: PruningThresholds
+) -> Sql:
     """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
     assert state.base is not None
     columns = [name(column.name) for column in state.base.columns]
@@ -49,7 +54,8 @@ def view_statement(model: Model, state: TableState, step: ReplaceView, pinned: t
         _commented(column, comments.get(kept.name.lower()))
         for column, kept in zip(columns, state.base.columns, strict=True)
     ]
-    few = step.commits > 0 and state.changes is not None and state.changes.are_few_after(step.merged, FEW_KEYS)
+    most, changes = thresholds.broadcast_keys, state.changes
+    few = step.commits > 0 and changes is not None and changes.are_few_after(step.merged, most)
     pins = {
         KIND: "view",
         PRIMARY_KEY: key_text(model.config.primary_key),

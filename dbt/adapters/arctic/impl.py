@@ -364,8 +364,8 @@ class ArcticAdapter(SparkAdapter):
 
         try:
             with self.connections.exception_handler(sql):
-                spark = self.spark_session()
-                return increments.in_one_step(spark, reader, table, branch, lambda: self.execute(sql)[0])
+                spark, thresholds = self.spark_session(), self.profile.thresholds
+                return increments.in_one_step(spark, reader, table, branch, thresholds, lambda: self.execute(sql)[0])
         finally:
             self.drop_relation(staged)
 

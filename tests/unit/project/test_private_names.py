@@ -16,7 +16,6 @@ OURS = ("arctic_runtime", "benchmarks", "dbt.adapters.arctic", "docs", "sample_p
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
 LEFT = {
     "tests/adapter/test_upkeep.py: upkeep._SECONDS",
-    "tests/spark/test_session.py: ended._ENDING_SECONDS",
 }
 """Those that are still there; none is added."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.thresholds import Thresholds
 
 T = TypeVar("T")
 
@@ -27,7 +28,12 @@ def branch_name(token: str) -> str:
 
 
 def in_one_step(
-    spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, write: Callable[[], T]
+    spark: SparkSession,
+    reader: CatalogReader | None,
+    table: TableName,
+    branch: str,
+    thresholds: Thresholds,
+    write: Callable[[], T],
 ) -> T:
     """Runs `write`, whose statements name the branch, and makes the branch the table.
 
@@ -39,14 +45,14 @@ def in_one_step(
 
     def once() -> T:
         found = reader.load_table(table.schema, table.name) if reader is not None else None
-        if reader is not None and found is not None:
-            kept_seconds = reader.thresholds.expiry.abandoned_branch_seconds
+        if found is not None:
+            kept_seconds = thresholds.expiry.abandoned_branch_seconds
             drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000), kept_seconds))
         head = found.metadata.current_snapshot_id if found else None
         expected = _head(spark, table) if head is None else head
-        return swap_in(Attempt(spark, reader, token), table, expected, lambda _: write())
+        return swap_in(Attempt(spark, reader, token, thresholds.commits), table, expected, lambda _: write())
 
-    return retried(once)
+    return retried(once, thresholds.commits.attempts)
 
 
 def _head(spark: SparkSession, table: TableName) -> int:

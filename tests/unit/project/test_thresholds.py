@@ -1,0 +1,171 @@
+"""Thresholds stand in one object that is passed in: no module has one of its own, and no test overwrites one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import arctic_runtime
+from tests.unit.project.test_private_names import root
+
+ROOT = Path(arctic_runtime.__file__).parents[1]
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+FACTS = {
+    "catalog/lookup.py: _PUFFIN_TAIL": "the format of Puffin files",
+    "catalog/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
+    "catalog/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
+    "ivm/algebra/average.py: _MOST": "Spark's types of averages",
+    "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
+    "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",
+    "ivm/algebra/exact_numbers.py: _LEAST_AVERAGED": "Spark's types of averages",
+    "ivm/algebra/numbers.py: _MORE_IN_SUM": "Spark's types of sums",
+    "ivm/algebra/numbers.py: _MOST_DIGITS": "the most digits of a decimal",
+    "ivm/algebra/refusal.py: MOST_TEXT": "the length of a text in a reason",
+    "ivm/frontend/spark_sql.py: WRITTEN_VERSION": "a version that fingerprints keep",
+    "ivm/frontend/type_coercion.py: _MOST_DIGITS": "the most digits of a decimal",
+    "ivm/strategies/aggregates.py: _MOST_BEHIND": "Spark's types of averages",
+    "model/hash_tree.py: MAX_DEPTH": "the layout of tables",
+    "model/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
+    "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
+    "plan/configure.py: _SMALLEST_FILE": "a bound of a key that users set",
+    "plan/fingerprint.py: RULES": "a version that fingerprints keep",
+    "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
+    "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",
+    "spark/tables/file_rewrite.py: ANY_SIZE": "larger than any file",
+    "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
+    "spark/refresh/judge.py: _SHOWN": "the length of a text in an error",
+}
+"""Numbers that no setting could change, with what says them."""
+
+LEFT = {
+    "ivm/algebra/unique.py: _MOST",
+    "ivm/frontend/scope.py: _MOST_COLUMNS",
+    "ivm/rewrite/semi_join_reducers.py: _MOST_LOOKS",
+    *(f"ivm/rewrite/statistics.py: {name}" for name in ("SENT_ROWS", "SENT_BYTES", "MOVED_ROWS", "UNKNOWN_BYTES")),
+    "ivm/rules/apply.py: MOST_SCANS",
+    *(f"plan/cost.py: {name}" for name in ("RUN_SECONDS", "SCAN_SECONDS", "CHANGE_SECONDS", "AGAIN_SECONDS")),
+    *(f"plan/cost.py: {name}" for name in ("MERGED_SECONDS", "MANY_SCANS", "WORTH_SECONDS", "TRIED_WITHIN")),
+    *(f"plan/cost.py: {name}" for name in ("FADES", "_MOST_OFF")),
+    *(f"plan/increment.py: {name}" for name in ("MOST_CHANGED", "FEW_ROWS", "LARGE_SOURCES", "MOST_GROUPS")),
+    *(f"plan/increment.py: {name}" for name in ("PAIRED_ROWS", "READ_AGAIN", "LAID_OVER_ROWS", "WITNESS_TIMES")),
+    "plan/increment.py: MOST_COMPARED",
+}
+"""Thresholds that modules still have; none is added."""
+
+OVERWRITTEN = {
+    "adapter/test_upkeep.py: upkeep._SECONDS": "a length of time that people write",
+    "spark/test_fingerprints.py: fingerprints.RULES": "as a later release has it",
+    "spark/test_judge.py: fingerprint.WRITTEN_VERSION": "as an earlier release had it",
+    "unit/plan/test_fingerprint.py: fingerprints.RULES": "as a later release has it",
+    "unit/spark/test_jars.py: jars.JARS": "a JAR that need not be downloaded",
+    "unit/spark/test_server.py: server.SERVER_COMMAND": "a server without Spark",
+    "conftest.py: decide.WORTH_SECONDS": "",
+    "unit/plan/test_ways.py: decisions.WORTH_SECONDS": "",
+    "spark/test_bounds.py: increment.PAIRED_ROWS": "",
+    "spark/test_joins.py: sizes.MOVED_ROWS": "",
+    "spark/test_maintained_models.py: increment.FEW_ROWS": "",
+    "spark/test_maintained_models.py: increment.LAID_OVER_ROWS": "",
+    "spark/test_maintained_models.py: increment.READ_AGAIN": "",
+    "spark/test_maintained_models.py: increment.WITNESS_TIMES": "",
+    "spark/test_maintained_models.py: sizes.MOVED_ROWS": "",
+}
+"""Constants of the runtime that tests overwrite, with what they stand for; thresholds that are left have no word."""
+
+
+def test_no_module_has_a_threshold_of_its_own() -> None:
+    files = (file for file in (ROOT / "arctic_runtime").rglob("*.py") if file.name != "thresholds.py")
+    found = {
+        f"{file.relative_to(ROOT / 'arctic_runtime').as_posix()}: {name}"
+        for file in files
+        for name in numbers(file.read_text())
+    }
+    assert found - LEFT - set(FACTS) == set()
+    assert set(FACTS) - found == set()
+
+
+def test_no_test_overwrites_a_constant_of_the_runtime() -> None:
+    found = {
+        f"{file.relative_to(ROOT / 'tests').as_posix()}: {name}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for name in overwritten(file.read_text())
+    }
+    assert found - set(OVERWRITTEN) == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "is_number"),
+    [
+        ("FEW_ROWS = 1_000", True),
+        ("_BYTES: Final = 16 * 1024 * 1024", True),
+        ("BOUNDS = (-1, 2.5)", True),
+        ("NAME = 'rows'", False),
+        ("IS_ON = True", False),
+        ("def f():\n    ROWS = 3", False),
+    ],
+)
+def test_a_number_at_the_top_of_a_module_is_seen(line: str, is_number: bool) -> None:
+    assert bool(list(numbers(line))) == is_number
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from arctic_runtime.spark.tables import frames\nmonkeypatch.setattr(frames, 'FEW_KEYS', 1)",
+        "import arctic_runtime.errors\nmonkeypatch.setattr(arctic_runtime.errors, 'MOST', 1)",
+        "with patch.context() as patched:\n    patched.setattr('arctic_runtime.errors.MOST', 1)",
+    ],
+)
+def test_a_constant_that_a_test_overwrites_is_seen(line: str) -> None:
+    assert list(overwritten(line))
+
+
+def numbers(source: str) -> Iterator[str]:
+    """Names at the top of a module that stand for a number, or for several."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_number(value):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if is_number(value):
+                yield name
+
+
+def is_number(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=bool()):
+            return False
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.UnaryOp(operand=operand):
+            return is_number(operand)
+        case ast.BinOp(left=left, right=right):
+            return is_number(left) and is_number(right)
+        case ast.Tuple(elts=parts):
+            return bool(parts) and all(map(is_number, parts))
+        case _:
+            return False
+
+
+def overwritten(source: str) -> Iterator[str]:
+    """Constants of the runtime's modules that a text gives other values."""
+    tree = ast.parse(source)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    ours = {name for node in imports for name in names_of_the_runtime(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[owner, ast.Constant(value=str(name)), *_]):
+                if CONSTANT.fullmatch(name) and root(owner) in ours:
+                    yield f"{ast.unparse(owner)}.{name}"
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(value=str(path)), *_]):
+                if path.startswith("arctic_runtime.") and CONSTANT.fullmatch(path.rpartition(".")[2]):
+                    yield path
+
+
+def names_of_the_runtime(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
+        if module.split(".")[0] == "arctic_runtime":
+            yield alias.asname or alias.name.split(".")[0]
