@@ -158,3 +158,8 @@ def _least(keys: Iterable[frozenset[str]]) -> _Keys:
     """Without those that contain another."""
     found = tuple(dict.fromkeys(keys))
     return tuple(key for key in found if not any(other < key for other in found))[:_MOST]
+
+
+def has_single_row(node: SemiJoin) -> bool:
+    """Whether there is one row on the right at most, so that it is either the partner of a row or there is none."""
+    return is_unique(node.right, ())

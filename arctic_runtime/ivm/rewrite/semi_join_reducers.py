@@ -37,7 +37,7 @@ from arctic_runtime.ivm.algebra.tree import (
 )
 from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
 from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.semi import is_judged_otherwise
+from arctic_runtime.ivm.rules.semi_join import is_judged_otherwise
 from arctic_runtime.ivm.rules.terms import project, select
 from arctic_runtime.model.names import TableName
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, before_and_after, both, recomputed
+from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import present
 
 
@@ -25,3 +26,6 @@ def either(node: Aggregate, names: Names, of: Inputs) -> Node:
 
 def _groups(node: Aggregate, of: Inputs) -> Node | None:
     return of.touched(node.child, node.keys) if node.keys else None
+
+
+RULE = Rule(delta, touched, either)

@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from typing_extensions import assert_never
-
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import (
-    Aggregate,
-    Distinct,
-    Explode,
-    Filter,
-    Given,
-    Join,
-    Node,
-    OneRow,
-    Project,
-    Scan,
-    SemiJoin,
-    SetOperation,
-    UnionAll,
-    Window,
-    children,
-)
-from arctic_runtime.ivm.rules import aggregate, join, project, scan, semi, sets, window
+from arctic_runtime.ivm.algebra.tree import Node, Scan, children
 from arctic_runtime.ivm.rules.inputs import NOTHING_KNOWN, Known, Names
-from arctic_runtime.ivm.rules.join_conditions import linked
+from arctic_runtime.ivm.rules.registry import RULES
 from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth
-from arctic_runtime.ivm.rules.terms import changes, present, select
+from arctic_runtime.ivm.rules.terms import changes, present
 from arctic_runtime.model.names import TableName
 
 
@@ -110,71 +91,13 @@ class _Applied:
         return self.sizes[id(node)][1]
 
     def _delta(self, node: Node) -> Node | None:
-        if not changes(node, self.changed):
-            return None
-        match node:
-            case Scan():
-                return scan.delta(node, self)
-            case Project() | Filter() | Explode():
-                return project.delta(node, self)
-            case Join():
-                return join.delta(node, self)
-            case SemiJoin():
-                return semi.delta(node, self)
-            case Aggregate():
-                return aggregate.delta(node, self)
-            case Window():
-                return window.delta(node, self)
-            case UnionAll() | Distinct() | SetOperation():
-                return sets.delta(node, self)
-            case Given() | OneRow():
-                return None
-            case _:
-                assert_never(node)
+        return RULES[type(node)].delta(node, self) if changes(node, self.changed) else None
 
     def _touched(self, node: Node, names: Names) -> Node | None:
-        if not changes(node, self.changed):
-            return None
-        match node:
-            case Scan():
-                return scan.touched(node, names, self)
-            case Project() | Filter() | Explode():
-                return project.touched(node, names, self)
-            case Join():
-                return join.touched(linked(node, self), names, self)
-            case SemiJoin():
-                return semi.touched(linked(node, self), names, self)
-            case Aggregate():
-                return aggregate.touched(node, names, self)
-            case Window():
-                return window.touched(node, names, self)
-            case UnionAll() | Distinct() | SetOperation():
-                return sets.touched(node, names, self)
-            case Given() | OneRow():
-                return None
-            case _:
-                assert_never(node)
+        return RULES[type(node)].touched(node, names, self) if changes(node, self.changed) else None
 
     def _either(self, node: Node, names: Names) -> Node:
-        match node:
-            case Scan():
-                return scan.either(node, names, self)
-            case Project() | Filter() | Explode():
-                return project.either(node, names, self)
-            case Join():
-                return join.either(linked(node, self), names, self)
-            case SemiJoin():
-                return semi.either(linked(node, self), names, self)
-            case Aggregate():
-                return aggregate.either(node, names, self)
-            case Window():
-                return window.either(node, names, self)
-            case UnionAll() | Distinct() | SetOperation():
-                return sets.either(node, names, self)
-            case Given() | OneRow():
-                return select(node, names)
-            case _:
-                assert_never(node)
+        return RULES[type(node)].either(node, names, self)
 
 
 def _because(names: Names, chosen: frozenset[str]) -> str:

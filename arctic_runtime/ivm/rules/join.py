@@ -10,6 +10,7 @@ from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, old
+from arctic_runtime.ivm.rules.join_conditions import linked
 from arctic_runtime.ivm.rules.partners import (
     expressible,
     pairs_by_right,
@@ -19,6 +20,7 @@ from arctic_runtime.ivm.rules.partners import (
     rows_of_either,
     touched_by,
 )
+from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import present, project, select, union, weighted
 
 
@@ -36,6 +38,7 @@ def delta(node: Join, of: Inputs) -> Node:
 
 
 def touched(node: Join, names: Names, of: Inputs) -> Node:
+    node = linked(node, of)
     if node.kind == "full":
         return present(of.touched(halves(node), names))
     terms: list[Node] = []
@@ -47,6 +50,7 @@ def touched(node: Join, names: Names, of: Inputs) -> Node:
 
 
 def either(node: Join, names: Names, of: Inputs) -> Node:
+    node = linked(node, of)
     if not has_changes(node, of) and not set(names) <= set(columns(node.left)):
         return select(node, names)
     if node.kind == "full":
@@ -114,3 +118,6 @@ def _if(paired: str, name: str) -> exp.Expr:
 
 def _or_null(name: str, node: Node) -> tuple[str, exp.Expr]:
     return (name, column(name) if name in columns(node) else exp.null())
+
+
+RULE = Rule(delta, touched, either)

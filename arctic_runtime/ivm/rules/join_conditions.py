@@ -12,9 +12,9 @@ from arctic_runtime.ivm.algebra.expressions import column, used
 from arctic_runtime.ivm.algebra.failing import can_fail
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Join, Node, Project, SemiJoin, columns
+from arctic_runtime.ivm.algebra.unique import has_single_row
 from arctic_runtime.ivm.rules.existing_rows import has_only_real
 from arctic_runtime.ivm.rules.inputs import Inputs, has_changes
-from arctic_runtime.ivm.rules.semi import has_single_row
 
 _Joined = TypeVar("_Joined", Join, SemiJoin)
 

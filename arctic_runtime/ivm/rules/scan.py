@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from arctic_runtime.ivm.algebra.tree import Node, Scan
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
+from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import at, select
 
 
@@ -20,3 +21,6 @@ def touched(node: Scan, names: Names, of: Inputs) -> Node:
 
 def either(node: Scan, names: Names, of: Inputs) -> Node:
     return select(at(node, "either", of.changed), names)
+
+
+RULE = Rule(delta, touched, either)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from arctic_runtime.ivm.algebra.tree import Node, Window, columns
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, before_and_after, both, recomputed
 from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import present, select
 
 
@@ -31,3 +32,6 @@ def either(node: Window, names: Names, of: Inputs) -> Node:
 
 def _partitions(node: Window, of: Inputs) -> Node | None:
     return of.touched(node.child, node.partition) if node.partition else None
+
+
+RULE = Rule(delta, touched, either)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, children
-from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
 from arctic_runtime.ivm.rules.partners import has_link
-from arctic_runtime.ivm.rules.semi import has_single_row
 from arctic_runtime.ivm.rules.terms import changes
 from arctic_runtime.ivm.strategies.determinism import is_repeatable
 from arctic_runtime.model.names import TableName

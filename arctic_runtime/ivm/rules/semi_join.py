@@ -14,8 +14,9 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.conditions import replaced
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.tree import WEIGHT, Filter, Join, Node, SemiJoin, before, columns
-from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
+from arctic_runtime.ivm.algebra.unique import has_single_row, is_one_partner
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, new, old
+from arctic_runtime.ivm.rules.join_conditions import linked
 from arctic_runtime.ivm.rules.partners import (
     pairs_by_right,
     partners_of_changed,
@@ -23,6 +24,7 @@ from arctic_runtime.ivm.rules.partners import (
     touched_by,
     with_partners,
 )
+from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import present, project, select, union, weighted
 
 _FOUND = "__arctic_found"
@@ -53,6 +55,7 @@ def _by_right(node: SemiJoin, of: Inputs) -> list[Node]:
 
 def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
     """Rows of the left that changed, most of them whether or not they have a partner, and those whose partners did."""
+    node = linked(node, of)
     return present(union((_by_left(node, names, of), _touched_by_right(node, names, of)), names))
 
 
@@ -71,12 +74,7 @@ def _by_left(node: SemiJoin, names: Names, of: Inputs) -> Node | None:
 
 
 def either(node: SemiJoin, names: Names, of: Inputs) -> Node:
-    return of.either(node.left, names)
-
-
-def has_single_row(node: SemiJoin) -> bool:
-    """Whether there is one row on the right at most, so that it is either the partner of a row or there is none."""
-    return is_unique(node.right, ())
+    return of.either(linked(node, of).left, names)
 
 
 def is_judged_otherwise(node: Node) -> bool:
@@ -113,3 +111,6 @@ def _accepts(node: SemiJoin, named: _Named) -> exp.Expr:
     on = None if node.on is None else replaced(node.on, {name: column(named(name)) for name in columns(node.right)})
     is_partner = column(named(_FOUND)) if on is None else exp.and_(column(named(_FOUND)), on)
     return exp.Coalesce(this=is_partner, expressions=[exp.false()])
+
+
+RULE = Rule(delta, touched, either)

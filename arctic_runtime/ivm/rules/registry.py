@@ -1,0 +1,54 @@
+"""The rule of each operator; a new operator is entered here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Given,
+    Join,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    UnionAll,
+    Window,
+)
+from arctic_runtime.ivm.rules import (
+    aggregate,
+    distinct,
+    explode,
+    given,
+    join,
+    one_row,
+    project,
+    row_filter,
+    scan,
+    semi_join,
+    set_operation,
+    union_all,
+    window,
+)
+from arctic_runtime.ivm.rules.rule import Rule
+
+RULES: Mapping[type, Rule[Any]] = {
+    Scan: scan.RULE,
+    Given: given.RULE,
+    OneRow: one_row.RULE,
+    Project: project.RULE,
+    Filter: row_filter.RULE,
+    Join: join.RULE,
+    SemiJoin: semi_join.RULE,
+    Aggregate: aggregate.RULE,
+    Window: window.RULE,
+    Explode: explode.RULE,
+    Distinct: distinct.RULE,
+    UnionAll: union_all.RULE,
+    SetOperation: set_operation.RULE,
+}
