@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog.foreign_types import foreign_name, readable
 from arctic_runtime.effects import Engine, Failure, effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
@@ -163,8 +164,6 @@ class CatalogReader:
     @cached_property
     def _catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
-
-        from arctic_runtime.spark.engine.warehouse import prepare_warehouse
 
         properties = self.profile.pyiceberg_properties()
         if properties is None:

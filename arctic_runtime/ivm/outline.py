@@ -24,8 +24,8 @@ from arctic_runtime.ivm.algebra.tree import (
     Window,
     children,
 )
-from arctic_runtime.ivm.frontend.spark_sql import write
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.spark_sql import write
 
 
 def outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:

@@ -28,8 +28,8 @@ from arctic_runtime.ivm.algebra.tree import (
     beside,
     columns,
 )
-from arctic_runtime.ivm.frontend.spark_sql import write
 from arctic_runtime.model.names import TableName, image_view
+from arctic_runtime.model.spark_sql import write
 
 
 def input_name(source: TableName, image: Image) -> str:

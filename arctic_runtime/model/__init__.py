@@ -1,6 +1,7 @@
 """The vocabulary: what a table, a version, a window, a state and a step are. Data only."""
 
 __all__ = [
+    "bounds",
     "branch",
     "change_set",
     "columns",
@@ -16,6 +17,7 @@ __all__ = [
     "run_summary",
     "savepoint",
     "shape",
+    "spark_sql",
     "state",
     "step",
     "table",

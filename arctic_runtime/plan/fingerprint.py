@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import sqlglot
 
-from arctic_runtime.ivm.frontend.spark_sql import WRITTEN_VERSION
+from arctic_runtime.model.spark_sql import WRITTEN_VERSION
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import Upstreams
 

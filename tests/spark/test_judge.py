@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError, PlanError
 from arctic_runtime.ivm.frontend import functions
-from arctic_runtime.ivm.frontend.spark_sql import write
 from arctic_runtime.ivm.render import render
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import GIVEN_UP, JUDGED
+from arctic_runtime.model.spark_sql import write
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint
 from arctic_runtime.spark.refresh import increments

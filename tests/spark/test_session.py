@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import connection as connecting
@@ -24,7 +25,6 @@ from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.jvm import JVM_OPTIONS
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.engine.warehouse import prepare_warehouse
 from arctic_runtime.thresholds import EngineThresholds, Thresholds
 from tests.thresholds import changed
 

@@ -20,9 +20,9 @@ from pyspark.sql.types import BinaryType
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse
 from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.ivm.frontend.spark_sql import write
 from arctic_runtime.ivm.render import input_name, render
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.spark_sql import write
 from arctic_runtime.spark.refresh.judge import judge
 from arctic_runtime.spark.tables.frames import column
 

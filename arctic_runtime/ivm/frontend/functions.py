@@ -20,7 +20,7 @@ from arctic_runtime.ivm.algebra.expressions import parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.ivm.frontend.reads import UNSTABLE, clock_word, function_names
-from arctic_runtime.ivm.frontend.spark_sql import ArcticSpark, Parser, tokens
+from arctic_runtime.model.spark_sql import ArcticSpark, Parser, tokens
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 

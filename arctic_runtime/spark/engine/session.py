@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile, fixed, masked
 from arctic_runtime.spark.engine.connection import connect, join, release
 from arctic_runtime.spark.engine.jvm import did_not_start, jar_settings, launch, submit
 from arctic_runtime.spark.engine.process import METHOD, PROCESS, Spark
-from arctic_runtime.spark.engine.warehouse import prepare_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

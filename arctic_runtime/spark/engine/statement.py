@@ -12,7 +12,7 @@ from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.frontend.spark_sql import write
+from arctic_runtime.model.spark_sql import write
 from arctic_runtime.model.types import quoted_name, read_type, type_text
 
 

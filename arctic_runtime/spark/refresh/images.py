@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image, Scan, before
-from arctic_runtime.ivm.rewrite.bounds import condition
+from arctic_runtime.model.bounds import condition
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, plain_columns, same_name
 from arctic_runtime.model.names import image_view
 from arctic_runtime.model.shape import DELETE

@@ -21,8 +21,8 @@ from sqlglot.errors import SqlglotError
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.ivm.frontend.spark_sql import literals, write
 from arctic_runtime.model.names import TableName, named_table
+from arctic_runtime.model.spark_sql import literals, write
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name, own_query, statement

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, columns
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.bounds import condition
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
+from arctic_runtime.model.bounds import condition
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import Sql, expression, name

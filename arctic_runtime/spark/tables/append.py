@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import DataError
-from arctic_runtime.ivm.rewrite.bounds import is_bounded
+from arctic_runtime.model.bounds import is_bounded
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, TIMESTAMP, find_column
 from arctic_runtime.model.shape import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape

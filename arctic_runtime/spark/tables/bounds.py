@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.ivm.rewrite.bounds import Bound, condition, is_bounded
+from arctic_runtime.model.bounds import Bound, condition, is_bounded
 from arctic_runtime.model.columns import BEFORE, same_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import effect
-from arctic_runtime.ivm.rewrite.bounds import Bound
+from arctic_runtime.model.bounds import Bound
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.shape import DELETE, INSERT
 from arctic_runtime.model.state import BaseState, ChangeTableState

@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.frontend.checks import over
-from arctic_runtime.ivm.frontend.spark_sql import write
+from arctic_runtime.model.spark_sql import write
 
 NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
 

@@ -27,7 +27,6 @@ SURFACE_OF_IVM = (
     "frontend.checks",
     "frontend.functions",
     "frontend.reads",
-    "frontend.spark_sql",
     "outline",
     "render",
     "rewrite.bounds",

@@ -10,8 +10,9 @@ import pytest
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Given, Join, Scan, SemiJoin, walk
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.bounds import Bound, condition, is_bounded, joined, narrowed
+from arctic_runtime.ivm.rewrite.bounds import joined, narrowed
 from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.model.bounds import Bound, condition, is_bounded
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import HEAP, ONE, SEEDS, TWO, cases, given
 from tests.unit.ivm.trees import condition as parsed

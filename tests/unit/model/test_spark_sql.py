@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.ivm.frontend.spark_sql import literals, tokens, write
+from arctic_runtime.model.spark_sql import literals, tokens, write
 
 AS_THEY_STOOD = (
     "'O''Brien'",
