@@ -240,7 +240,7 @@ def _rewrites(
     """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
     buckets = bucket_counts(found)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
-    size_of, kind_of = (lambda pair: _size(*pair, table, limits)), (lambda pair: (pair[1], pair[0].spec))
+    size_of, kind_of = (lambda pair: _size(pair[0], pair[1], table, limits)), (lambda pair: (pair[1], pair[0].spec))
     for group in groups(ordered, size_of, kind_of, limits.thresholds):
         way, spec = group[0][1], group[0][0].spec
         yield _rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
