@@ -7,8 +7,9 @@ knowing where it stands: expressions are sqlglot's, and their columns are unqual
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Literal, get_type_hints
 
 from sqlglot import exp
 from typing_extensions import assert_never
@@ -234,32 +235,28 @@ def beside(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str
 
 def children(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, left before right."""
-    match node:
-        case Scan() | Given() | OneRow():
-            return ()
-        case Project() | Filter() | Aggregate() | Window() | Explode() | Distinct():
-            return (node.child,)
-        case Join() | SemiJoin() | SetOperation():
-            return (node.left, node.right)
-        case UnionAll(inputs=inputs):
-            return inputs
-        case _:
-            assert_never(node)
+    found: list[Node] = []
+    for name, is_many in input_fields(type(node)):
+        part = getattr(node, name)
+        found.extend(part if is_many else (part,))
+    return tuple(found)
 
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
     """The same node over other inputs."""
-    match node:
-        case Scan() | Given() | OneRow():
-            return node
-        case Project() | Filter() | Aggregate() | Window() | Explode() | Distinct():
-            return replace(node, child=function(node.child))
-        case Join() | SemiJoin() | SetOperation():
-            return replace(node, left=function(node.left), right=function(node.right))
-        case UnionAll(inputs=inputs):
-            return replace(node, inputs=tuple(function(part) for part in inputs))
-        case _:
-            assert_never(node)
+    mapped = {}
+    for name, is_many in input_fields(type(node)):
+        part = getattr(node, name)
+        mapped[name] = tuple(function(one) for one in part) if is_many else function(part)
+    return replace(node, **mapped) if mapped else node
+
+
+@cache
+def input_fields(operator: type) -> tuple[tuple[str, bool], ...]:
+    """The fields of an operator that are inputs, in order, and whether each holds several."""
+    types = get_type_hints(operator)
+    kinds = {Node: False, tuple[Node, ...]: True}
+    return tuple((part.name, kinds[types[part.name]]) for part in fields(operator) if types[part.name] in kinds)
 
 
 def walk(node: Node) -> Iterator[Node]:
