@@ -383,3 +383,7 @@ class Thresholds:
     commits: CommitThresholds = CommitThresholds()
     reports: ReportThresholds = ReportThresholds()
     engine: EngineThresholds = EngineThresholds()
+
+
+SHIPPED = Thresholds()
+"""The values that dbt-arctic ships with."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gc
-import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from arctic_runtime.plan import decide
 from arctic_runtime.profile import KEPT, Profile
 from tests.thresholds import STEADY
 
@@ -47,14 +45,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("compared to Spark")
         for line in lines:
             terminalreporter.write_line(line)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def whatever_clocks_say() -> Iterator[None]:
-    """Few rows are followed however long that took before, so that no test hangs on the speed of a machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide, "WORTH_SECONDS", math.inf)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,43 +14,9 @@ from arctic_runtime.ivm.algebra.tree import Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Window
+from arctic_runtime.thresholds import SHIPPED, CostThresholds
 
 Way = Literal["incremental", "full"]
-
-RUN_SECONDS = 0.75
-"""What any run costs that finds something to do: its commits, mostly."""
-
-SCAN_SECONDS = 0.25
-"""Reading a source costs this much however little is read: a stage to plan, and its tasks to start."""
-
-ROW_SECONDS: Mapping[Way, float] = {"full": 1.5e-7, "incremental": 8e-8}
-"""What a row that is read costs on two cores, with all that is done to it: less where most are only looked past."""
-
-CHANGE_SECONDS = 1.5e-6
-"""What a change row costs besides: it tells what a row was and is, and what follows of it is written once more."""
-
-AGAIN_SECONDS = 5e-7
-"""What it costs each further time that it is read: many are held in memory meanwhile."""
-
-MERGED_SECONDS = 3e-6
-"""What a change row costs besides where several commits brought changes, which are brought together by their keys."""
-
-MANY_SCANS = 10
-"""A plan that reads so many sources more than the query does is dear however few rows these have."""
-
-WORTH_SECONDS = 0.5
-"""Small tables are computed in full once a run has shown that this takes so much less than to follow their changes."""
-
-TRIED_WITHIN = 1.2
-"""Changes that were never followed are followed once where that is thought to take no more than so many times as long
-as computing everything: estimates are no nearer than that, and one run tells all that come after it.
-"""
-
-FADES = 0.98
-"""What an estimate that was found too low loses with every run that goes the other way, so that it is tried again."""
-
-_MOST_OFF = 50.0
-"""No run is taken to have been slower or faster than estimated by a larger factor: clocks can differ."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +27,10 @@ class Past:
     seconds: float
     estimated: float
 
-    @property
-    def factor(self) -> float:
-        """By how much the estimate was off."""
-        return min(_MOST_OFF, max(1 / _MOST_OFF, self.seconds / max(self.estimated, SCAN_SECONDS)))
+    def factor(self, prices: CostThresholds) -> float:
+        """The measured seconds as a multiple of the estimated ones, within `correction_limit`."""
+        limit = prices.correction_limit
+        return min(limit, max(1 / limit, self.seconds / max(self.estimated, prices.scan_seconds)))
 
 
 @dataclass(frozen=True)
@@ -83,10 +49,7 @@ class Estimate:
     again: int = 0
     merged: int = 0
 
-    @property
-    def unadjusted(self) -> float:
-        of_changes = self.changes * CHANGE_SECONDS + self.again * AGAIN_SECONDS + self.merged * MERGED_SECONDS
-        return RUN_SECONDS + self.scans * SCAN_SECONDS + self.rows * ROW_SECONDS[self.way] + of_changes
+    unadjusted: float = 0.0
 
     def describe(self) -> str:
         """What is read, and how long that takes, for people."""
@@ -106,6 +69,7 @@ def estimates(
     followed: Iterable[Scan] | None,
     table_rows: int,
     history: Iterable[Past],
+    prices: CostThresholds = SHIPPED.cost,
 ) -> tuple[Estimate, ...]:
     """The ways there are, the cheapest first.
 
@@ -115,8 +79,20 @@ def estimates(
     ways = [_full(states, table_rows)]
     if followed is not None:
         ways.append(_incremental(followed, states, windows))
-    factors = _factors(history)
-    return tuple(sorted((_adjusted(way, factors) for way in ways), key=lambda way: way.seconds))
+    factors = _factors(history, prices)
+    priced = (replace(way, unadjusted=_unadjusted(way, prices)) for way in ways)
+    return tuple(sorted((_adjusted(way, factors) for way in priced), key=lambda way: way.seconds))
+
+
+def _unadjusted(way: Estimate, prices: CostThresholds) -> float:
+    """The seconds that follow from rows and scans alone."""
+    row_seconds = prices.full_row_seconds if way.way == "full" else prices.incremental_row_seconds
+    of_changes = (
+        way.changes * prices.change_row_seconds
+        + way.again * prices.repeated_change_row_seconds
+        + way.merged * prices.merged_change_row_seconds
+    )
+    return prices.run_seconds + way.scans * prices.scan_seconds + way.rows * row_seconds + of_changes
 
 
 def _full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
@@ -152,7 +128,7 @@ def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
     return replace(way, seconds=round(way.unadjusted * factor, 3))
 
 
-def _factors(history: Iterable[Past]) -> dict[Way, float]:
+def _factors(history: Iterable[Past], prices: CostThresholds) -> dict[Way, float]:
     """By how much the better of the last two runs of each way was off: one may have been slow for what passes.
 
     It is less the more runs since have gone the other way.
@@ -161,5 +137,6 @@ def _factors(history: Iterable[Past]) -> dict[Way, float]:
     found: dict[Way, float] = {}
     for way in {run.way for run in runs}:
         places = [place for place, run in enumerate(runs) if run.way == way]
-        found[way] = min(runs[place].factor for place in places[-2:]) * FADES ** (len(runs) - 1 - places[-1])
+        faded = prices.correction_decay ** (len(runs) - 1 - places[-1])
+        found[way] = min(runs[place].factor(prices) for place in places[-2:]) * faded
     return found

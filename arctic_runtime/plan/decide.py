@@ -19,9 +19,10 @@ from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cost import MANY_SCANS, TRIED_WITHIN, WORTH_SECONDS, Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
 from arctic_runtime.plan.fingerprint import fingerprint, judged, what_changed
-from arctic_runtime.plan.increment import LARGE_SOURCES, Increment, Upstreams, check_maintained, increment
+from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, increment
+from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Request:
     session: str | None = None
 
 
-def decide(model: Model, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+def decide(
+    model: Model, state: TableState, upstreams: Upstreams, request: Request, thresholds: Thresholds = SHIPPED
+) -> Decision:
     """The mode of the next run, the reason for it, and the windows that it consumes.
 
     Raises SourceError where an upstream's new rows can't be told, and ConfigError where the model contradicts
@@ -79,10 +82,11 @@ def decide(model: Model, state: TableState, upstreams: Upstreams, request: Reque
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request)
-    decision = _decide_state(model, last, upstreams, request, state)
+    decision = _decide_state(model, last, upstreams, request, state, thresholds)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    return replace(decision, ways=estimates(upstreams.states, decision.windows, None, _rows(state), _past(state)))
+    rows, past = _rows(state), _past(state)
+    return replace(decision, ways=estimates(upstreams.states, decision.windows, None, rows, past, thresholds.cost))
 
 
 def holds_nothing(model: Model, state: TableState) -> bool:
@@ -216,7 +220,12 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _decide_state(
-    model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request, state: TableState
+    model: Model,
+    last: RunSummary | None,
+    upstreams: Upstreams,
+    request: Request,
+    state: TableState,
+    thresholds: Thresholds,
 ) -> Decision:
     if changes_read(model.sql):
         raise ConfigError(
@@ -245,22 +254,27 @@ def _decide_state(
     given_up = request.given_up or _remembered(last, judged(model, upstreams))
     if given_up is not None:
         return replace(_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
-    return _follow(model, last, upstreams, windows, state)
+    return _follow(model, last, upstreams, windows, state, thresholds)
 
 
 def _follow(
-    model: Model, last: RunSummary, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState
+    model: Model,
+    last: RunSummary,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    state: TableState,
+    thresholds: Thresholds,
 ) -> Decision:
     """How to follow what came, or why to compute in full."""
     try:
-        found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "")
+        found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "", thresholds)
     except NotMaintained as refused:
         return _recompute(model, refused.reason, refused.because, windows)
     if found is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     past = _past(state)
-    ways = estimates(upstreams.states, windows, found.followed, _rows(state), past)
-    if model.config.refresh == "auto" and _saves_in_full(ways, found, past, _was_tried(state)):
+    ways = estimates(upstreams.states, windows, found.followed, _rows(state), past, thresholds.cost)
+    if model.config.refresh == "auto" and _saves_in_full(ways, found, past, _was_tried(state), thresholds):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
@@ -279,22 +293,25 @@ def _remembered(last: RunSummary, query: str) -> Refusal | None:
     return found if found is not None and found.lasts else None
 
 
-def _saves_in_full(ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past], was_tried: bool) -> bool:
+def _saves_in_full(
+    ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past], was_tried: bool, thresholds: Thresholds
+) -> bool:
     """Whether computing everything is the cheaper way.
 
     Where both are near to each other a run has to have shown it, or to have found out that changes can't be followed.
     Of small tables one has to have shown it too, and clearly; and their rows must not differ for no reason, as a sum of
     floats may.
     """
+    prices = thresholds.cost
     best, *others = ways
     if best.way != "full":
         return False
-    if any(other.scans > best.scans + MANY_SCANS for other in others):
+    if any(other.scans > best.scans + prices.extra_scans for other in others):
         return True
-    if best.rows > LARGE_SOURCES:
-        return was_tried or any(other.seconds > best.seconds * TRIED_WITHIN for other in others)
+    if best.rows > thresholds.incremental.large_source_rows:
+        return was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
     was_followed = any(run.way == "incremental" for run in past)
-    is_worth_it = all(other.seconds > best.seconds + WORTH_SECONDS for other in others)
+    is_worth_it = all(other.seconds > best.seconds + prices.small_table_saving_seconds for other in others)
     return was_followed and is_worth_it and found.is_repeatable
 
 

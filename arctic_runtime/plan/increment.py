@@ -14,7 +14,7 @@ from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, an
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.ivm.outline import outline
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, sliced
-from arctic_runtime.ivm.rewrite.statistics import UNKNOWN_BYTES, Extent, Sizes
+from arctic_runtime.ivm.rewrite.statistics import Extent, Sizes
 from arctic_runtime.ivm.strategies.aggregate_state import Totals, fingerprint
 from arctic_runtime.ivm.strategies.determinism import is_repeatable
 from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, Maintenance, Units, maintain
@@ -27,6 +27,7 @@ from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import has_map, has_variant, read_type
 from arctic_runtime.model.version import Window
+from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, Thresholds
 
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
@@ -34,24 +35,6 @@ _WAYS: Mapping[type[Maintenance], str] = {
     Totals: "what changes add to the sums, counts and extremes of each group is added to those that are kept",
     Units: "the keys of rows that may differ are worked out, and these rows are computed again",
 }
-MOST_CHANGED = 0.3
-"""Where a larger part of an upstream's rows has changed, computing everything costs less than finding out what to."""
-FEW_ROWS = 10_000
-"""So many changed rows are always followed: whatever the plan, they cost next to nothing."""
-LARGE_SOURCES = 1_000_000
-"""Where a query reads fewer rows than that, it does not matter much how much of them is read again."""
-MOST_GROUPS = 100_000
-"""Totals of more groups are not kept: each run writes all of them anew."""
-PAIRED_ROWS = 1_000_000
-"""A table with more rows is not read twice, for what a changed row finds there now and for what it found before."""
-READ_AGAIN = 10_000_000
-"""Where terms of a plan read so many rows of a source that another has read, what all of them need is read once."""
-LAID_OVER_ROWS = 3_000_000
-"""Of a table with more rows, and changes that are not merged, a plan's rows are found before changes are laid over."""
-WITNESS_TIMES = 3
-"""A table is read to see which of many changes matter if the one that changed has at least so many times its rows."""
-MOST_COMPARED = 1_000_000
-"""Versions of a plain table with more rows are not compared: it costs as much as a query."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +128,12 @@ class Increment:
 
 
 def increment(
-    model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int = 0, no_totals: str = ""
+    model: Model,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    rows: int = 0,
+    no_totals: str = "",
+    thresholds: Thresholds = SHIPPED,
 ) -> Increment | None:
     """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
 
@@ -153,12 +141,18 @@ def increment(
     NotMaintained where the table has to be computed in full, also where planning itself fails.
     """
     with refusing():
-        return _increment(model, upstreams, windows, rows, no_totals)
+        return _increment(model, upstreams, windows, rows, no_totals, thresholds)
 
 
 def _increment(
-    model: Model, upstreams: Upstreams, windows: Mapping[str, Window], rows: int, no_totals: str
+    model: Model,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    rows: int,
+    no_totals: str,
+    thresholds: Thresholds,
 ) -> Increment | None:
+    limits = thresholds.incremental
     analysed, key = analysis(model, upstreams)
     read = {scan.source for scan in scans(analysed.tree)}
     changed = [window for window in windows.values() if not window.is_empty]
@@ -170,24 +164,24 @@ def _increment(
         state = states[window.upstream]
         if state is not None and state.name in sources:
             _check_window(state, window)
-            _check_cost(model, state, window)
+            _check_cost(model, state, window, limits)
     _check_images(scans(analysed.tree), upstreams, sources)
     facts = replace(
-        _facts(model, upstreams, analysed, rows),
+        _facts(model, upstreams, analysed, rows, limits),
         paired=_paired(upstreams, changed),
-        small=_small(upstreams, PAIRED_ROWS),
-        little=_small(upstreams, MOST_GROUPS),
-        worth=_worth(upstreams, changed),
+        small=_small(upstreams, limits.paired_table_rows),
+        little=_small(upstreams, limits.state_groups),
+        worth=_worth(upstreams, changed, limits),
     )
     maintenance = maintain(analysed.tree, key, sources, facts)
     if isinstance(maintenance, Totals) and fingerprint(maintenance) == no_totals:
         maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
     tree, told = shared(_following(maintenance))
-    tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows)
+    tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows, limits)
     found = Increment(
         _following_by(maintenance, tree), analysed.outputs, key, analysed.tree, sources, slices, told, analysed.types
     )
-    return _sized(found, known_sizes(upstreams, windows))
+    return _sized(found, known_sizes(upstreams, windows, thresholds.joins))
 
 
 def _sized(found: Increment, sizes: Sizes) -> Increment:
@@ -211,7 +205,9 @@ def untold(increment: Increment) -> Increment:
     return _sized(increment, Sizes())
 
 
-def known_sizes(upstreams: Upstreams, windows: Mapping[str, Window]) -> Sizes:
+def known_sizes(
+    upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
+) -> Sizes:
     """What the sources' commits tell of how much is read."""
     found: dict[TableName, Extent] = {}
     for source, state in upstreams.states.items():
@@ -220,9 +216,9 @@ def known_sizes(upstreams: Upstreams, windows: Mapping[str, Window]) -> Sizes:
             values = images * len(plain_columns(state.columns)) * sum(commit.rows for commit in state.commits)
             told = sum(commit.bytes for commit in state.commits)
             found[state.name] = Extent(
-                state.rows, state.rows_in(windows[source]), told / values if values else UNKNOWN_BYTES
+                state.rows, state.rows_in(windows[source]), told / values if values else thresholds.unknown_value_bytes
             )
-    return Sizes(found)
+    return Sizes(found, thresholds=thresholds)
 
 
 def _given(trees: Iterable[Node]) -> set[str]:
@@ -230,7 +226,11 @@ def _given(trees: Iterable[Node]) -> set[str]:
 
 
 def _sliced(
-    tree: Node, few: Collection[str], upstreams: Upstreams, windows: Mapping[str, Window]
+    tree: Node,
+    few: Collection[str],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    limits: IncrementalThresholds,
 ) -> tuple[Node, tuple[Slice, ...]]:
     """The same, over parts of sources of which that saves much, the largest first."""
     read = [scan for scan in scans(tree) if scan.reads_rows]
@@ -240,8 +240,8 @@ def _sliced(
         if state is None or not all(scan.key for scan in read if scan.source == source):
             continue
         again = (times - 1) * state.rows
-        is_laid_over = state.rows > LAID_OVER_ROWS and state.unmerged_at(windows[str(source)].end) > 0
-        if again > READ_AGAIN or is_laid_over:
+        is_laid_over = state.rows > limits.unmerged_table_rows and state.unmerged_at(windows[str(source)].end) > 0
+        if again > limits.repeated_read_rows or is_laid_over:
             saved[source] = again + is_laid_over * state.rows
     (found,), slices = sliced((tree,), sorted(saved, key=lambda source: -saved[source]), few)
     return found, slices
@@ -341,11 +341,11 @@ def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None)
     return is_unique(analysed.tree, key)
 
 
-def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int) -> Facts:
+def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds) -> Facts:
     """Totals are kept where that saves much, or where nothing else will do."""
     read = sum(state.rows for state in upstreams.states.values() if state)
-    is_worth_it = read > LARGE_SOURCES or model.config.refresh in ("incremental", "strict")
-    return Facts(types=analysed.types, few_rows=rows <= MOST_GROUPS and is_worth_it)
+    is_worth_it = read > limits.large_source_rows or model.config.refresh in ("incremental", "strict")
+    return Facts(types=analysed.types, few_rows=rows <= limits.state_groups and is_worth_it)
 
 
 def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
@@ -362,14 +362,16 @@ def _small(upstreams: Upstreams, most: int) -> frozenset[TableName]:
     return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
 
 
-def _worth(upstreams: Upstreams, changed: Iterable[Window]) -> dict[TableName, frozenset[TableName]]:
+def _worth(
+    upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
+) -> dict[TableName, frozenset[TableName]]:
     """The tables that are read to leave out some of many changes of another, which has far more rows."""
     states = [state for state in upstreams.states.values() if state]
     found = ((upstreams.states[window.upstream], window) for window in changed)
     return {
-        state.name: frozenset(other.name for other in states if other.rows * WITNESS_TIMES <= state.rows)
+        state.name: frozenset(other.name for other in states if other.rows * limits.reducer_row_ratio <= state.rows)
         for state, window in found
-        if state and state.rows_in(window) > FEW_ROWS
+        if state and state.rows_in(window) > limits.always_incremental_rows
     }
 
 
@@ -436,13 +438,13 @@ def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozense
             raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a {refused} is read of it")
 
 
-def _check_cost(model: Model, state: SourceState, window: Window) -> None:
+def _check_cost(model: Model, state: SourceState, window: Window, limits: IncrementalThresholds) -> None:
     if model.config.refresh != "auto" or window.start is None:
         return
     if state.kind != "changes" and not is_appended(state, window):
-        if state.rows > MOST_COMPARED:
+        if state.rows > limits.compared_version_rows:
             raise NotMaintained("COST", f"{state.name} was rewritten, and {state.rows:,} rows are many to compare")
         return
     rows = state.rows_in(window)
-    if rows > max(FEW_ROWS, MOST_CHANGED * state.rows):
+    if rows > max(limits.always_incremental_rows, limits.changed_share * state.rows):
         raise NotMaintained("COST", f"{rows:,} changed rows of {state.name}, which has {state.rows:,}")

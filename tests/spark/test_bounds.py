@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.ivm.algebra.tree import Filter, walk
-from arctic_runtime.plan import increment
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import bounds
@@ -176,8 +175,9 @@ def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_held: bool
 ) -> None:
     most = 0 if is_held else 100
-    lake = lake.under(pruning={"scanned_table_rows": 0}, incremental={"cached_change_rows": most})
-    monkeypatch.setattr(increment, "PAIRED_ROWS", 0)
+    lake = lake.under(
+        pruning={"scanned_table_rows": 0}, incremental={"cached_change_rows": most, "paired_table_rows": 0}
+    )
     lines, orders = "id bigint, nr bigint, v string", "nr bigint, customer string"
     lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)
     lake.load("o", [(n, f"c{n}") for n in range(50)], orders)

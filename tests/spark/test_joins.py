@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.ivm.rewrite import statistics as sizes
 from arctic_runtime.spark.maintenance.compaction import split
 from arctic_runtime.spark.refresh import run
 from tests.spark.warehouse import Warehouse
@@ -94,7 +93,7 @@ def test_what_turns_out_too_large_to_be_sent_to_all_tasks_is_moved_instead(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a few changed rows have most rows of another table as partners, and Spark runs out of memory."""
-    monkeypatch.setattr(sizes, "MOVED_ROWS", 0)
+    lake = lake.under(joins={"shuffled_rows": 0})
     judged: list[bool] = []
 
     def judge(error: Exception) -> bool:

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.ivm.rewrite import statistics as sizes
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import increment
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.thresholds import IncrementalThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
@@ -146,21 +144,26 @@ LARGE: dict[str, dict[str, int]] = {
         "single_task_rows": 0,
         "cached_change_rows": 0,
     },
+    "joins": {"shuffled_rows": 0},
 }
+HUGE = {
+    **LARGE,
+    "incremental": {
+        **LARGE["incremental"],
+        "repeated_read_rows": -1,
+        "always_incremental_rows": -1,
+        "reducer_row_ratio": 0,
+    },
+}
+SIZES: dict[str, dict[str, dict[str, int]]] = {"small": {}, "large": LARGE, "huge": HUGE}
 
 
 @pytest.fixture(
     params=["large", pytest.param("small", marks=pytest.mark.slow), pytest.param("huge", marks=pytest.mark.slow)]
 )
-def sized(request: pytest.FixtureRequest, lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
+def sized(request: pytest.FixtureRequest, lake: Warehouse) -> Warehouse:
     """A warehouse whose tables are maintained as small ones, or as large ones, of which as little is read as can be."""
-    if request.param != "small":
-        monkeypatch.setattr(sizes, "MOVED_ROWS", 0)
-    if request.param == "huge":
-        monkeypatch.setattr(increment, "READ_AGAIN", -1)
-        monkeypatch.setattr(increment, "FEW_ROWS", -1)
-        monkeypatch.setattr(increment, "WITNESS_TIMES", 0)
-    return lake if request.param == "small" else lake.under(**LARGE)
+    return lake.under(**SIZES[request.param])
 
 
 @pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
@@ -196,12 +199,9 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
         pytest.param("sums of a join", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
     ],
 )
-def test_a_table_that_several_terms_read_is_read_once_for_all(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, told: str, most: int
-) -> None:
+def test_a_table_that_several_terms_read_is_read_once_for_all(lake: Warehouse, told: str, most: int) -> None:
     """Also where more is sought in it than is looked for in that way."""
-    monkeypatch.setattr(increment, "READ_AGAIN", -1)
-    lake = lake.under(incremental={"cached_change_rows": 0, "reducer_values": most})
+    lake = lake.under(incremental={"cached_change_rows": 0, "reducer_values": most, "repeated_read_rows": -1})
     shop = Shop(lake, random.Random(2))
     shop.batch(30)
     key, query = JOINS[told]
@@ -225,14 +225,11 @@ BELOW_MOST = """
 """
 
 
-@pytest.mark.parametrize("read_again", [-1, increment.READ_AGAIN])
-def test_changes_that_no_filtered_partner_has_are_left_out(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, read_again: int
-) -> None:
+@pytest.mark.parametrize("read_again", [-1, IncrementalThresholds().repeated_read_rows])
+def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read_again: int) -> None:
     """What several terms ask the filtered table is told once, before the part of another that is read by it."""
-    monkeypatch.setattr(increment, "FEW_ROWS", -1)
-    monkeypatch.setattr(increment, "WITNESS_TIMES", 0)
-    monkeypatch.setattr(increment, "READ_AGAIN", read_again)
+    limits = {"always_incremental_rows": -1, "reducer_row_ratio": 0, "repeated_read_rows": read_again}
+    lake = lake.under(incremental=limits)
     shop = Shop(lake, random.Random(3))
     shop.batch(40)
     tables = {name: lake.sql_name(name) for name in ("orders", "customers")}
@@ -248,11 +245,9 @@ def test_changes_that_no_filtered_partner_has_are_left_out(
         assert lake.broken(model) == []
 
 
-def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(lake: Warehouse) -> None:
     """Changes that wait to be merged bring rows to what is looked for, take rows from it, and delete rows."""
-    monkeypatch.setattr(increment, "LAID_OVER_ROWS", -1)
+    lake = lake.under(incremental={"unmerged_table_rows": -1})
     orders, customers = Shop(lake, random.Random(1)).models
 
     def send(*events: tuple[int, int, str]) -> None:

@@ -6,10 +6,9 @@ knowing where it stands: expressions are sqlglot's, and their columns are unqual
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
-from typing import Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from sqlglot import exp
 from typing_extensions import assert_never
@@ -236,7 +235,7 @@ def beside(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str
 def children(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, left before right."""
     found: list[Node] = []
-    for name, is_many in input_fields(type(node)):
+    for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
         found.extend(part if is_many else (part,))
     return tuple(found)
@@ -244,19 +243,21 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
     """The same node over other inputs."""
-    mapped = {}
-    for name, is_many in input_fields(type(node)):
+    mapped: dict[str, Any] = {}
+    for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
         mapped[name] = tuple(function(one) for one in part) if is_many else function(part)
     return replace(node, **mapped) if mapped else node
 
 
-@cache
-def input_fields(operator: type) -> tuple[tuple[str, bool], ...]:
-    """The fields of an operator that are inputs, in order, and whether each holds several."""
+def _inputs_of(operator: Any) -> tuple[tuple[str, bool], ...]:
     types = get_type_hints(operator)
     kinds = {Node: False, tuple[Node, ...]: True}
     return tuple((part.name, kinds[types[part.name]]) for part in fields(operator) if types[part.name] in kinds)
+
+
+_INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _inputs_of(operator) for operator in get_args(Node)}
+"""The fields of each operator that are inputs, in order, and whether each holds several."""
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -35,18 +35,7 @@ from arctic_runtime.ivm.algebra.tree import (
 )
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
 from arctic_runtime.model.names import TableName
-
-SENT_ROWS = 2_000_000
-"""Up to so many rows of one side of a join are sent to all tasks."""
-
-SENT_BYTES = 32_000_000
-"""They take no more than that in files, and several times as much in memory."""
-
-MOVED_ROWS = 1_000_000
-"""Fewer rows of the other side are as well moved to where their partners are."""
-
-UNKNOWN_BYTES = 16.0
-"""What a value is taken to be where nothing tells."""
+from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 
 @dataclass(frozen=True)
@@ -68,6 +57,7 @@ class Sizes:
     extents: Mapping[TableName, Extent] = field(default_factory=dict)
     given: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, Scan] = field(default_factory=dict)
+    thresholds: JoinThresholds = SHIPPED.joins
 
     def with_given(self, name: str, rows: float) -> Sizes:
         return replace(self, given={**self.given, name: rows})
@@ -197,13 +187,15 @@ class _Estimates:
         if node.kind == "full" or not equalities(node.on, columns(node.left), columns(node.right)):
             return None
         left, right = self.of(node.left)[0], self.of(node.right)[0]
+        most_shuffled = self.sizes.thresholds.shuffled_rows
         if node.kind == "inner" and left < right:
-            return "left" if right > MOVED_ROWS and self._is_sent(node.left) else None
-        return "right" if left > MOVED_ROWS and self._is_sent(node.right) else None
+            return "left" if right > most_shuffled and self._is_sent(node.left) else None
+        return "right" if left > most_shuffled and self._is_sent(node.right) else None
 
     def _is_sent(self, node: Node) -> bool:
-        rows = self.of(node)[0]
-        return rows <= SENT_ROWS and rows * self._row_bytes(node, columns(node)) <= SENT_BYTES
+        rows, limits = self.of(node)[0], self.sizes.thresholds
+        is_small = rows <= limits.broadcast_rows
+        return is_small and rows * self._row_bytes(node, columns(node)) <= limits.broadcast_bytes
 
     def _row_bytes(self, node: Node, names: Sequence[str]) -> float:
         return sum(self._value_bytes(node, name) for name in names)
@@ -211,7 +203,7 @@ class _Estimates:
     def _value_bytes(self, node: Node, name: str) -> float:
         origin = self._origin(node, name)
         extent = self.sizes.extents.get(origin[0].source) if origin else None
-        return extent.value_bytes if extent else UNKNOWN_BYTES
+        return extent.value_bytes if extent else self.sizes.thresholds.unknown_value_bytes
 
 
 def _times(rows: float, others: float, values: float) -> float:

@@ -44,9 +44,6 @@ def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
     return _Applied(changed, NOTHING_WORTH).either(node, names)
 
 
-MOST_SCANS = 500
-"""A plan that reads more sources takes minutes, however few rows have changed, and engines to plan it as long."""
-
 _Question = tuple[int, str, Names]
 
 
@@ -78,8 +75,8 @@ class _Applied:
         question = (id(node), what, names)
         if question not in self.answers:
             answer = work_out()
-            if answer is not None and self._size(answer) > MOST_SCANS:
-                raise NotMaintained("TOO_COMPLEX", f"following what changed would read more than {MOST_SCANS} sources")
+            if answer is not None and self._size(answer) > (most := self.known.most_scans):
+                raise NotMaintained("TOO_COMPLEX", f"following what changed would read more than {most} sources")
             self.answers[question] = (node, answer)
         return self.answers[question][1]
 

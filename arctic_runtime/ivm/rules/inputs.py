@@ -11,6 +11,7 @@ from arctic_runtime.ivm.rules.restrict import restrict
 from arctic_runtime.ivm.rules.runtime_filters import Worth
 from arctic_runtime.ivm.rules.terms import at, changes, present, select, signed, union, weighted
 from arctic_runtime.model.names import TableName
+from arctic_runtime.thresholds import SHIPPED
 
 Names = tuple[str, ...]
 
@@ -19,11 +20,13 @@ Names = tuple[str, ...]
 class Known:
     """What is known of a tree's columns: their `types`, where certain, and which of them show what was `chosen`.
 
-    What these were before is known to nobody: computed again, they may be something else.
+    What these were before is known to nobody: computed again, they may be something else. A plan with more scans than
+    `most_scans` is refused.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
+    most_scans: int = SHIPPED.incremental.plan_scans
 
 
 NOTHING_KNOWN = Known()

@@ -218,10 +218,13 @@ class Computation:
             raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
         sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
         new = narrowed(units.new, AFFECTED, sought) if is_large else units.new
-        sizes = known_sizes(self.upstreams, self.decision.windows) if self.is_told else Sizes()
+        sizes = self._known_sizes() if self.is_told else Sizes()
         new = sizes.with_given(AFFECTED, count).told(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
+
+    def _known_sizes(self) -> Sizes:
+        return known_sizes(self.upstreams, self.decision.windows, self._thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
         """Whether `old`, the rows under `count` keys, are most of the table's: many keys may have few."""

@@ -58,7 +58,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
     last = last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
         raise not_built(session.model.table)
-    decide(session.model, state, upstreams, Request())
+    decide(session.model, state, upstreams, Request(), session.reader.thresholds)
     context = session.context(state)
     shape = shape_of(session.model, state, plain_columns(state.changes.columns))
     part, known = _part(session, shape, asked), (last.declared or Declared())

@@ -103,12 +103,15 @@ class RefreshPlanner:
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, offsets_of(last_run(state.changes))):
             newest = self.observe_upstreams()
-            return decide(self.model, state, newest, request), newest
-        decision = decide(self.model, state, pinned, request)
+            return self._decide(state, newest, request), newest
+        decision = self._decide(state, pinned, request)
         if decision.mode not in ("create", "full"):
             return decision, pinned
         newest = self.observe_upstreams()
-        return (decision if newest == pinned else decide(self.model, state, newest, request)), newest
+        return (decision if newest == pinned else self._decide(state, newest, request)), newest
+
+    def _decide(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+        return decide(self.model, state, upstreams, request, self.reader.thresholds)
 
     def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
@@ -121,7 +124,7 @@ class RefreshPlanner:
         """The plan of the next run, without running it."""
         state = self.observe()
         upstreams = self.observe_upstreams()
-        decision = decide(self.model, state, upstreams, self.request)
+        decision = self._decide(state, upstreams, self.request)
         head = state.changes.head if state.changes else None
         steps: list[Step | AppendChanges] = [*settle(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":

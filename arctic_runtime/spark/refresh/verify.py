@@ -61,7 +61,7 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
     if table.model.config.input == "changes":
         return _why_not_its_events(state)
-    decision = decide(table.model, state, upstreams, Request())
+    decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
     if decision.reason == "SOURCE_UNKNOWN":

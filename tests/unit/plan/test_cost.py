@@ -10,20 +10,10 @@ from arctic_runtime.ivm.algebra.tree import Image, Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cost import (
-    AGAIN_SECONDS,
-    CHANGE_SECONDS,
-    FADES,
-    MERGED_SECONDS,
-    ROW_SECONDS,
-    RUN_SECONDS,
-    SCAN_SECONDS,
-    Estimate,
-    Past,
-    Way,
-    estimates,
-)
+from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
+from arctic_runtime.thresholds import SHIPPED
 
+PRICES = SHIPPED.cost
 FACTS, PLACES = TableName("lake", "ods", "facts"), TableName("lake", "ods", "places")
 
 
@@ -51,7 +41,9 @@ def ways(*scans: Scan, history: tuple[Past, ...] = ()) -> dict[Way, Estimate]:
 def test_everything_is_read_once_and_compared_with_what_there_is() -> None:
     (found,) = estimates(STATES, WINDOWS, None, 700_000, ())
     assert (found.way, found.scans, found.rows) == ("full", 3, 6_000_000)
-    assert found.seconds == pytest.approx(RUN_SECONDS + 3 * SCAN_SECONDS + 6_000_000 * ROW_SECONDS["full"])
+    assert found.seconds == pytest.approx(
+        PRICES.run_seconds + 3 * PRICES.scan_seconds + 6_000_000 * PRICES.full_row_seconds
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,10 +57,13 @@ def test_what_came_and_went_is_read_from_the_log(image: Image, scans: int, rows:
 
 def test_changes_of_several_commits_cost_more_than_to_be_read_once_for_each_source() -> None:
     once, twice = ways(scan(FACTS, "delta"))["incremental"], ways(*[scan(FACTS, "delta")] * 2)["incremental"]
-    read, merged = SCAN_SECONDS + 3_000 * ROW_SECONDS["incremental"], 3_000 * MERGED_SECONDS
-    first, again = 3_000 * CHANGE_SECONDS, 3_000 * AGAIN_SECONDS
-    assert once.unadjusted == pytest.approx(RUN_SECONDS + read + merged + first)
-    assert twice.unadjusted == pytest.approx(RUN_SECONDS + 2 * read + merged + first + again)
+    read, merged = (
+        PRICES.scan_seconds + 3_000 * PRICES.incremental_row_seconds,
+        3_000 * PRICES.merged_change_row_seconds,
+    )
+    first, again = 3_000 * PRICES.change_row_seconds, 3_000 * PRICES.repeated_change_row_seconds
+    assert once.unadjusted == pytest.approx(PRICES.run_seconds + read + merged + first)
+    assert twice.unadjusted == pytest.approx(PRICES.run_seconds + 2 * read + merged + first + again)
     last = {**WINDOWS, str(FACTS): Window(str(FACTS), Version("uuid", 1, 1), Version("uuid", 2, 2))}
     (of_one_commit,) = (way for way in estimates(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000)
     assert of_one_commit.merged == 0
@@ -82,9 +77,9 @@ def test_the_cheapest_way_comes_first() -> None:
 
 def test_a_row_that_is_looked_at_costs_less_than_one_that_is_computed_with() -> None:
     found = ways(scan(FACTS, "new"))
-    looked_at = RUN_SECONDS + SCAN_SECONDS + 5_000_000 * ROW_SECONDS["incremental"]
+    looked_at = PRICES.run_seconds + PRICES.scan_seconds + 5_000_000 * PRICES.incremental_row_seconds
     assert found["incremental"].unadjusted == pytest.approx(looked_at)
-    assert ROW_SECONDS["incremental"] < ROW_SECONDS["full"]
+    assert PRICES.incremental_row_seconds < PRICES.full_row_seconds
 
 
 @pytest.mark.parametrize(
@@ -127,4 +122,4 @@ def test_whatever_clocks_say_ways_cost_something(runs: list[tuple[Way, float, fl
 
 def test_an_estimate_says_what_is_read() -> None:
     assert Estimate("full", 2, 1_234_567, 3.21).describe() == "1,234,567 rows by 2 scan(s), about 3.2 s"
-    assert 0 < FADES < 1
+    assert 0 < PRICES.correction_decay < 1

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Join, scans, walk
 from arctic_runtime.ivm.frontend.analyse import Analysed, analyse
-from arctic_runtime.ivm.rewrite.statistics import MOVED_ROWS, SENT_BYTES, UNKNOWN_BYTES
 from arctic_runtime.ivm.strategies.maintain import Deltas, Units
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.columns import BEFORE, Column
@@ -26,13 +25,6 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import increment as increments
 from arctic_runtime.plan.increment import (
-    FEW_ROWS,
-    LAID_OVER_ROWS,
-    MOST_CHANGED,
-    MOST_COMPARED,
-    PAIRED_ROWS,
-    READ_AGAIN,
-    WITNESS_TIMES,
     Increment,
     Upstreams,
     analysis,
@@ -42,6 +34,10 @@ from arctic_runtime.plan.increment import (
     known_sizes,
     untold,
 )
+from arctic_runtime.thresholds import SHIPPED
+
+LIMITS = SHIPPED.incremental
+JOINS = SHIPPED.joins
 
 TABLE = TableName("lake", "dwd", "orders")
 UP, OTHER = TableName("lake", "ods", "up"), TableName("lake", "ods", "other")
@@ -182,7 +178,7 @@ def test_only_sources_that_changed_are_asked_what_came_between() -> None:
 
 @pytest.mark.parametrize(("rows", "is_followed"), [(30_000, True), (30_001, False), (500_000, False)])
 def test_a_larger_part_than_that_is_computed_anew_unless_asked_otherwise(rows: int, is_followed: bool) -> None:
-    assert MOST_CHANGED == 0.3
+    assert LIMITS.changed_share == 0.3
     source = a_source()
     source = replace(source, rows=100_000, commits=(source.commits[0], replace(source.commits[1], rows=rows)))
     if is_followed:
@@ -195,7 +191,9 @@ def test_a_larger_part_than_that_is_computed_anew_unless_asked_otherwise(rows: i
 
 def test_a_small_table_that_was_written_anew_is_compared_and_a_large_one_is_not() -> None:
     anew = a_source((3,), snapshots=frozenset({101, 103}))
-    small, large = (replace(anew, rows=rows) for rows in (MOST_COMPARED, MOST_COMPARED + 1))
+    small, large = (
+        replace(anew, rows=rows) for rows in (LIMITS.compared_version_rows, LIMITS.compared_version_rows + 1)
+    )
     assert planned(a_model(), small)
     reason, because = refused(a_model(), large)
     assert (reason, because) == ("COST", "lake.ods.up was rewritten, and 1,000,001 rows are many to compare")
@@ -250,9 +248,12 @@ def test_rows_are_followed_together_with_what_they_were_where_the_log_tells_that
         assert isinstance(planned(a_model(), source).maintenance, way), told
 
 
-@pytest.mark.parametrize(("rows", "way"), [(PAIRED_ROWS, Pairs), (PAIRED_ROWS + 1, Deltas)])
+@pytest.mark.parametrize(
+    ("rows", "way"),
+    [(LIMITS.paired_table_rows, Pairs), (LIMITS.paired_table_rows + 1, Deltas)],
+)
 def test_a_large_table_is_not_read_twice(rows: int, way: type) -> None:
-    assert PAIRED_ROWS == 1_000_000
+    assert LIMITS.paired_table_rows == 1_000_000
     other = replace(keyed(a_source((1,), OTHER)), key=("place",), rows=rows)
     sql = "select u.id, o.id as found from ods.up as u left join ods.other as o on o.place = u.place"
     found = planned(a_model(sql), telling(a_source()), other)
@@ -332,7 +333,10 @@ def test_a_column_with_a_map_is_a_reason_only_where_it_is_read_of_a_table_that_c
     assert planned(a_model(JOINED), a_source(), a_source(name=OTHER))
 
 
-@pytest.mark.parametrize(("rows", "is_sliced"), [(READ_AGAIN, False), (READ_AGAIN + 1, True)])
+@pytest.mark.parametrize(
+    ("rows", "is_sliced"),
+    [(LIMITS.repeated_read_rows, False), (LIMITS.repeated_read_rows + 1, True)],
+)
 def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, is_sliced: bool) -> None:
     """An estimate counts that reading, and none of what was found."""
     twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
@@ -347,9 +351,9 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
 @pytest.mark.parametrize(
     ("rows", "size", "sent"),
     [
-        (MOVED_ROWS + 1, 100, "left"),
-        (MOVED_ROWS, 100, None),
-        (MOVED_ROWS + 1, 100 * SENT_BYTES, None),
+        (JOINS.shuffled_rows + 1, 100, "left"),
+        (JOINS.shuffled_rows, 100, None),
+        (JOINS.shuffled_rows + 1, 100 * JOINS.broadcast_bytes, None),
     ],
 )
 def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_are(
@@ -368,17 +372,21 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
 def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_are() -> None:
     source = replace(a_source(), commits=())
     sizes = known_sizes(upstreams(source), windows(source))
-    assert sizes.extents[UP].value_bytes == UNKNOWN_BYTES
+    assert sizes.extents[UP].value_bytes == JOINS.unknown_value_bytes
 
 
 @pytest.mark.parametrize(
     ("changed", "rows", "is_asked"),
-    [(FEW_ROWS + 1, 40_000, True), (FEW_ROWS, 40_000, False), (FEW_ROWS + 1, 40_001, False)],
+    [
+        (LIMITS.always_incremental_rows + 1, 40_000, True),
+        (LIMITS.always_incremental_rows, 40_000, False),
+        (LIMITS.always_incremental_rows + 1, 40_001, False),
+    ],
 )
 def test_a_filtered_table_is_asked_which_of_many_changes_matter_if_it_is_smaller_by_far(
     changed: int, rows: int, is_asked: bool
 ) -> None:
-    source = a_source(rows=40_000 * WITNESS_TIMES)
+    source = a_source(rows=40_000 * LIMITS.reducer_row_ratio)
     up = keyed(replace(source, commits=(source.commits[0], replace(source.commits[1], rows=changed))))
     other = keyed(a_source((1,), OTHER, rows=rows))
     sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
@@ -390,7 +398,11 @@ def test_a_filtered_table_is_asked_which_of_many_changes_matter_if_it_is_smaller
 
 @pytest.mark.parametrize(
     ("rows", "merged", "is_sliced"),
-    [(LAID_OVER_ROWS, 1, False), (LAID_OVER_ROWS + 1, 1, True), (LAID_OVER_ROWS + 1, 2, False)],
+    [
+        (LIMITS.unmerged_table_rows, 1, False),
+        (LIMITS.unmerged_table_rows + 1, 1, True),
+        (LIMITS.unmerged_table_rows + 1, 2, False),
+    ],
 )
 def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
     rows: int, merged: int, is_sliced: bool

@@ -10,8 +10,6 @@ import pytest
 from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import cost
-from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.cost import Way
 from arctic_runtime.plan.decide import decide
 from arctic_runtime.plan.increment import Upstreams
@@ -129,10 +127,9 @@ GROUPS = "select id % 7 as id, {} as found from ods.other group by id % 7"
     ],
 )
 def test_small_tables_are_computed_in_full_once_following_them_took_clearly_longer(
-    monkeypatch: pytest.MonkeyPatch, sql: str, took: list[tuple[Way, float]], then: str
+    sql: str, took: list[tuple[Way, float]], then: str
 ) -> None:
     """Unless the order in which rows are read could make rows differ that nothing changed."""
-    monkeypatch.setattr(decisions, "WORTH_SECONDS", cost.WORTH_SECONDS)
     model = a_model(sql)
     upstreams = having(9_000)
     decision = decide(model, after(model, took, estimates(model, upstreams)), upstreams, RUN_AGAIN)

@@ -33,11 +33,10 @@ from arctic_runtime.model.properties import (
 )
 from arctic_runtime.plan import configure as configuration
 from arctic_runtime.plan import (
-    cost,
     decide,
     increment,
 )
-from arctic_runtime.thresholds import Thresholds
+from arctic_runtime.thresholds import SHIPPED, Thresholds
 from dbt.adapters.arctic.cli import command_names, parser
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
@@ -253,9 +252,9 @@ def test_every_way_to_refresh_is_explained() -> None:
 
 
 def test_from_which_part_on_everything_is_computed_is_told() -> None:
-    assert (increment.MOST_CHANGED, increment.FEW_ROWS) == (0.3, 10_000)
-    assert increment.LARGE_SOURCES == 1_000_000
-    assert increment.WITNESS_TIMES == 3
+    assert (SHIPPED.incremental.changed_share, SHIPPED.incremental.always_incremental_rows) == (0.3, 10_000)
+    assert SHIPPED.incremental.large_source_rows == 1_000_000
+    assert SHIPPED.incremental.reducer_row_ratio == 3
     for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
         told = " ".join(read(page).split())
         for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
@@ -265,15 +264,16 @@ def test_from_which_part_on_everything_is_computed_is_told() -> None:
 
 def test_how_costs_are_estimated_is_told() -> None:
     told = section(read("docs/maintenance.md"), "## Cost")
-    assert f"{cost.SCAN_SECONDS} s for each time" in told
-    full, followed = (f"{1e6 * cost.ROW_SECONDS[way]:g}" for way in ("full", "incremental"))
+    prices = SHIPPED.cost
+    assert f"{prices.scan_seconds} s for each time" in told
+    full, followed = (f"{1e6 * price:g}" for price in (prices.full_row_seconds, prices.incremental_row_seconds))
     assert f"a million rows {full} s where everything is computed, and {followed} s where" in told
-    assert f"{cost.RUN_SECONDS} s for the run" in told
-    assert f"{1e6 * cost.CHANGE_SECONDS:g} s more for a million changes" in told
-    assert f"{1e6 * cost.AGAIN_SECONDS:g} s for each further time" in told
-    assert f"another {1e6 * cost.MERGED_SECONDS:g} s for a million changes" in told
-    assert f"than {cost.MANY_SCANS} tables more" in told
-    assert f"{cost.WORTH_SECONDS} s more than that" in told
+    assert f"{prices.run_seconds} s for the run" in told
+    assert f"{1e6 * prices.change_row_seconds:g} s more for a million changes" in told
+    assert f"{1e6 * prices.repeated_change_row_seconds:g} s for each further time" in told
+    assert f"another {1e6 * prices.merged_change_row_seconds:g} s for a million changes" in told
+    assert f"than {prices.extra_scans} tables more" in told
+    assert f"{prices.small_table_saving_seconds} s more than that" in told
 
 
 # How queries are kept, as the page on maintenance says: its examples are planned.

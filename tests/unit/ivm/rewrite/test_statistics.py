@@ -27,9 +27,12 @@ from arctic_runtime.ivm.algebra.tree import (
 )
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
-from arctic_runtime.ivm.rewrite.statistics import MOVED_ROWS, SENT_BYTES, SENT_ROWS, Extent, Sizes
+from arctic_runtime.ivm.rewrite.statistics import Extent, Sizes
 from arctic_runtime.model.names import TableName
+from arctic_runtime.thresholds import SHIPPED
 from tests.unit.ivm.trees import condition
+
+JOINS = SHIPPED.joins
 
 ORDERS, LINES, NOTES = (TableName("lake", "raw", name) for name in ("orders", "lines", "notes"))
 SIZES = Sizes(
@@ -145,11 +148,21 @@ def test_the_side_with_few_rows_is_sent_where_an_engine_can_and_the_other_is_lar
 @pytest.mark.parametrize(
     ("given", "others", "value_bytes", "is_sent"),
     [
-        (SENT_ROWS, MOVED_ROWS + 1, 0, True),
-        (SENT_ROWS + 1, SENT_ROWS + 2, 0, False),
-        (10, MOVED_ROWS, 0, False),
-        (SENT_ROWS / 2, MOVED_ROWS + 1, SENT_BYTES / SENT_ROWS, True),
-        (SENT_ROWS / 2 + 1, MOVED_ROWS + 1, SENT_BYTES / SENT_ROWS, False),
+        (JOINS.broadcast_rows, JOINS.shuffled_rows + 1, 0, True),
+        (JOINS.broadcast_rows + 1, JOINS.broadcast_rows + 2, 0, False),
+        (10, JOINS.shuffled_rows, 0, False),
+        (
+            JOINS.broadcast_rows / 2,
+            JOINS.shuffled_rows + 1,
+            JOINS.broadcast_bytes / JOINS.broadcast_rows,
+            True,
+        ),
+        (
+            JOINS.broadcast_rows / 2 + 1,
+            JOINS.shuffled_rows + 1,
+            JOINS.broadcast_bytes / JOINS.broadcast_rows,
+            False,
+        ),
     ],
 )
 def test_what_is_sent_has_neither_many_rows_nor_many_bytes(
