@@ -17,6 +17,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, operation
+from arctic_runtime.spark.engine.ended import spark_ended
 from dbt.adapters.arctic import spark_command
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
@@ -35,21 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return DIFFERENT
     except Exception as error:
-        if (ended := _spark_ended(error)) is None:
+        if (ended := spark_ended(error)) is None:
             raise
         print(f"arctic {options.command}: {ended}", file=sys.stderr)
         return DIFFERENT
     print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
     return DIFFERENT if answer.differs else DONE
-
-
-def _spark_ended(error: Exception) -> ArcticError | None:
-    """What to say where Spark's end made a command fail; one that used no Spark does not load it for that."""
-    if "arctic_runtime.spark.engine.session" not in sys.modules:
-        return None
-    from arctic_runtime.spark.engine.ended import spark_ended
-
-    return spark_ended(error)
 
 
 def _perform(asked: Operation, options: argparse.Namespace) -> Answer:

@@ -19,6 +19,7 @@ from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
+from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
 from dbt.adapters.arctic.messages import message_of
@@ -135,8 +136,6 @@ def run(
 
 def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
     """Upkeep after a run, whose rows are committed whatever becomes of it: a part that fails is a warning."""
-    from arctic_runtime.spark.engine.ended import spark_ended
-
     failures: dict[str, str] = {}
     for part, action in parts.items():
         try:

@@ -1,0 +1,88 @@
+"""Imports inside functions keep heavy libraries out of starts that don't need them, and stand for nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+HEAVY = {
+    "agate",
+    "dbt",
+    "dbt_common",
+    "importlib",
+    "py4j",
+    "pyarrow",
+    "pydantic",
+    "pyiceberg",
+    "pyspark",
+    "requests",
+    "sqlalchemy",
+}
+"""Libraries that take long to load: a `dbt` command without work, and one that shows its help, load none of them."""
+
+OWN = ("arctic_runtime", "dbt.adapters.arctic")
+
+
+def test_a_lazy_import_keeps_a_heavy_library_out() -> None:
+    """An import of our own is lazy only where the module imports Spark, Arrow or the like at its top."""
+    needless = [
+        f"{file.relative_to(ROOT)}: {function} imports {module}"
+        for file, function, module in lazy_imports()
+        if not is_heavy(module)
+    ]
+    assert needless == []
+
+
+def lazy_imports() -> Iterator[tuple[Path, str, str]]:
+    for file in files():
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    yield from ((file, function.name, module) for module in imported(node))
+
+
+def files() -> Iterator[Path]:
+    for folder in ("arctic_runtime", "dbt/adapters/arctic"):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The modules that an import statement loads; none for another statement."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        inside = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name for name in inside if source_of(name)] or [node.module]
+    return []
+
+
+def is_heavy(module: str) -> bool:
+    """Whether loading a module loads a heavy library."""
+    return any(name.split(".")[0] in HEAVY and not name.startswith(OWN) for name in loaded_by(module))
+
+
+@cache
+def loaded_by(module: str) -> frozenset[str]:
+    """The modules that loading one loads, itself among them; of other libraries only those named by our own."""
+    found, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if name.startswith(OWN) and (file := source_of(name)):
+            waiting += [other for node in at_the_top(ast.parse(file.read_text())) for other in imported(node)]
+    return frozenset(found)
+
+
+def at_the_top(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Statements that run when a module is loaded; those for type checkers alone do not."""
+    return (node for node in tree.body if not isinstance(node, ast.If))
+
+
+def source_of(module: str) -> Path | None:
+    path = ROOT / module.replace(".", "/")
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
