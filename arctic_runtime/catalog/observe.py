@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import IcebergType
 
+_UNSORTED = 0
+"""The id of the sort order without columns, in Iceberg's specification."""
+
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
     """The model's change table, base and view as they stand now.
@@ -315,6 +318,7 @@ def _base(table: Table) -> BaseState:
         times=_times(table),
         formerly=_formerly(table),
         sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
+        has_write_order=table.metadata.default_sort_order_id != _UNSORTED,
     )
 
 

@@ -107,6 +107,8 @@ class BaseState:
     times: Mapping[int, int] = field(default_factory=dict)
     formerly: Mapping[int, Names] = field(default_factory=dict)
     sequence: int | None = None
+    has_write_order: bool = True
+    """Whether writers sort the files that they add, as a table with a sort key has them do."""
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,13 @@ class DropStranger:
 
 
 @dataclass(frozen=True)
+class SetWriteOrder:
+    """The order in which writers sort the files of a base: its sort key."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class DropRelation:
     """A relation that a model made, which goes because the model is reset."""
 
@@ -164,6 +171,7 @@ Step = (
     | MergeBase
     | ReplaceView
     | SetProperties
+    | SetWriteOrder
     | Rewrite
     | Relevel
     | Renew
@@ -199,6 +207,8 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"replace view {table}: base and {commits} commit(s) of changes"
         case SetProperties(_, table, values):
             return f"set {', '.join(values)} of {table}"
+        case SetWriteOrder(table):
+            return f"have writers sort the files of {table} by its sort key"
         case Rewrite() | Relevel() | Renew():
             return describe_compaction(step)
         case Trim(table, _, until):

@@ -15,7 +15,16 @@ from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
 from arctic_runtime.model.run_summary import is_run
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
-from arctic_runtime.model.step import CreateBase, DropBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.step import (
+    CreateBase,
+    DropBase,
+    DropBranches,
+    DropStranger,
+    MergeBase,
+    ReplaceView,
+    SetWriteOrder,
+    Step,
+)
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
@@ -36,6 +45,8 @@ def settle(model: Model, state: TableState, thresholds: MergeThresholds, fold: b
         return _base_anew(model, changes, format_of(base.properties))
     if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
         return _base_anew(model, changes, format_of(base.properties))
+    if model.config.sort_key and not base.has_write_order and is_laid_out(model.config, base.properties):
+        return (SetWriteOrder(model.base),)
     merge = _merge(model, changes, base, thresholds, fold)
     if merge is not None:
         return (merge,)

@@ -399,3 +399,19 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
     assert lake.actions(lake.run(model)) == (1, 1, 1)
     assert len(silent) == 2
     assert lake.broken(model) == []
+
+
+def test_the_write_order_of_a_base_is_set_by_a_later_run_where_the_first_died_before(lake: Warehouse) -> None:
+    def die(name: str, action: Callable[[], Any]) -> Any:
+        if name == "base.write_order":
+            raise KeyboardInterrupt
+        return action()
+
+    model = lake.model("m", "select id, v from {s}", primary_key="id", sort_key=["v"])
+    lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
+    with failpoint(die), pytest.raises(KeyboardInterrupt):
+        lake.run(model)
+    assert lake.run(model).mode == "unchanged"
+    order = lake.reader.load_table(lake.namespace, "m").sort_order()
+    assert [field.source_id for field in order.fields] == [2]
+    assert lake.rows(model) == [(1, "a"), (2, "b")]

@@ -90,7 +90,7 @@ def create_base(step: CreateBase, context: Context) -> None:
     properties = {**own, LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
     _create("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
-    _write_order(context, step.table)
+    set_write_order(context, step.table)
 
 
 def _create(
@@ -189,7 +189,8 @@ def transform_value(catalog: str, transform: Transform) -> Expression:
     return F.call_function(function, *arguments)
 
 
-def _write_order(context: Context, table: TableName) -> None:
+def set_write_order(context: Context, table: TableName) -> None:
+    """Has writers sort files by the sort key; a table without one needs no order."""
     key = context.model.config.sort_key
     if key:
         order = listed([name(part) for part in key])

@@ -21,6 +21,7 @@ from arctic_runtime.model.step import (
     MergeBase,
     ReplaceView,
     SetProperties,
+    SetWriteOrder,
     Step,
 )
 from arctic_runtime.spark.engine.statement import Sql, name, statement
@@ -34,7 +35,7 @@ from arctic_runtime.spark.tables.commit import (
     set_properties,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.create import create_base, create_change_table
+from arctic_runtime.spark.tables.create import create_base, create_change_table, set_write_order
 from arctic_runtime.spark.tables.evolve import evolve
 from arctic_runtime.spark.tables.file_rewrite import rewrite_files
 from arctic_runtime.spark.tables.merge import merge_base
@@ -62,6 +63,8 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
             views.replace(context.spark, context.model, context.state, step, context.thresholds.pruning)
         case SetProperties(effect, table, values):
             set_properties(effect, context.spark, table, values)
+        case SetWriteOrder(table):
+            set_write_order(context, table)
         case Rewrite():
             rewrite_files(step, context)
         case Relevel():

@@ -24,6 +24,7 @@ from arctic_runtime.model.step import (
     MergeBase,
     ReplaceView,
     SetProperties,
+    SetWriteOrder,
     Step,
     describe,
 )
@@ -59,6 +60,7 @@ DONE: dict[Step, str] = {
     Expire(ORDERS, (1, 2, 3)): "expire 3 snapshot(s) of lake.dwd.orders",
     Tag(ORDERS, "monday", 5): "tag snapshot 5 as monday in lake.dwd.orders",
     Tag(ORDERS, "monday", None): "drop tag monday in lake.dwd.orders",
+    SetWriteOrder(ORDERS): "have writers sort the files of lake.dwd.orders by its sort key",
     DropRelation(ORDERS, "view"): "drop view lake.dwd.orders",
 }
 

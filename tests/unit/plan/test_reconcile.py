@@ -18,7 +18,15 @@ from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT, REPAIRED, RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
-from arctic_runtime.model.step import CreateBase, DropBranches, DropStranger, MergeBase, ReplaceView, Step
+from arctic_runtime.model.step import (
+    CreateBase,
+    DropBranches,
+    DropStranger,
+    MergeBase,
+    ReplaceView,
+    SetWriteOrder,
+    Step,
+)
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.reconcile import relaxation, settle, stale_branches
@@ -374,3 +382,13 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
     settled(toy, model)
     assert toy.read(model) == toy.truth(len(toy.log))
     assert settle(model, toy.observe(), MERGE) == ()
+
+
+def test_a_base_whose_run_died_before_it_set_the_write_order_gets_it() -> None:
+    """Only where the base is laid out as the model says: `continue` leaves another layout as it is."""
+    sorted_by = replace(ON_WRITE, config=replace(ON_WRITE.config, sort_key=("value",)))
+    laid_out = {LAYOUT: layout_text(sorted_by.config)}
+    base = replace(a_base(v(1)), properties=laid_out, has_write_order=False)
+    assert settle(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
+    assert settle(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
+    assert settle(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()

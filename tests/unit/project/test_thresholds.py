@@ -18,6 +18,7 @@ FACTS = {
     "catalog/lookup.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
+    "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",
