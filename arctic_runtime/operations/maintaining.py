@@ -14,7 +14,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import MODES, read_flag, read_mode
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
 from arctic_runtime.plan.compaction import describe_plan, plan_waste
-from arctic_runtime.plan.configure import read_size
+from arctic_runtime.plan.config_readers import read_size
 from arctic_runtime.plan.expiry import describe_expiry
 from arctic_runtime.plan.maintenance_settings import read_age
 

@@ -6,6 +6,8 @@ __all__ = [
     "changelog_compaction",
     "commit_groups",
     "compaction",
+    "config_readers",
+    "configuration",
     "configure",
     "cost",
     "decide",

@@ -3,92 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import RESERVED, same_name
-from arctic_runtime.model.layout import MAX_NODES, TARGET_PROPERTY
-from arctic_runtime.model.table import (
-    Changelog,
-    FormatVersion,
-    Input,
-    Merge,
-    ModelConfig,
-    OnConfigurationChange,
-    OnMatch,
-    OnSchemaChange,
-    Refresh,
-    Transform,
-    Unit,
-)
-from arctic_runtime.plan.maintenance_settings import read_compaction, read_retention
-
-KEYS = (
-    "primary_key",
-    "unique_key",
-    "partition_by",
-    "hash_key",
-    "sort_key",
-    "merge",
-    "input",
-    "refresh",
-    "sequence_by",
-    "delete_when",
-    "truncate_when",
-    "on_match",
-    "exclude_columns",
-    "renamed_columns",
-    "history",
-    "changelog",
-    "keep",
-    "on_schema_change",
-    "on_configuration_change",
-    "compaction",
-    "retention",
-    "nodes",
-    "target_file_bytes",
-    "node_bytes",
-    "format_version",
-    "tblproperties",
-)
-"""Every configuration key of the `arctic` materialization, in the order of the reference."""
-
-ONLY_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "truncate_when": (),
-    "history": ("none",),
-    "keep": ("net",),
-}
-"""Keys that are known but not built yet → the values that ask for what happens anyway."""
-
-_CHANGES_ONLY = ("sequence_by", "delete_when", "on_match", "exclude_columns", "changelog")
-_FILLED_BY_DBT = ("on_schema_change", "on_configuration_change")
-
-_SMALLEST_FILE = 2**20
-_SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
-_UNIT_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-_QUOTED = r"`(?:[^`]|``)+`"
-_IDENTITY = re.compile(rf"{_QUOTED}|[^()`]+")
-_TRANSFORM = re.compile(
-    r"(?P<unit>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,)?\s*"
-    rf"(?P<column>{_QUOTED}|[^(),`]+?)\s*\)"
-)
-_UNITS: Mapping[str, Unit] = {
-    "bucket": "bucket",
-    "truncate": "truncate",
-    "year": "years",
-    "years": "years",
-    "month": "months",
-    "months": "months",
-    "day": "days",
-    "days": "days",
-    "date": "days",
-    "hour": "hours",
-    "hours": "hours",
-    "identity": "identity",
-}
+from arctic_runtime.model.layout import TARGET_PROPERTY
+from arctic_runtime.model.table import ModelConfig
+from arctic_runtime.plan.configuration import CONFIGURATION, KEYS
 
 
 def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
@@ -100,10 +22,10 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
     """
     found: list[str] = [*_unknown(raw, known), *_unsupported(raw)]
     values: dict[str, Any] = {}
-    for key, read in _READERS.items():
-        if raw.get(key) is not None:
+    for key in CONFIGURATION:
+        if key.read is not None and raw.get(key.name) is not None:
             try:
-                values[key] = read(key, raw[key])
+                values[key.name] = key.read(key.name, raw[key.name])
             except ConfigError as error:
                 found.append(str(error))
     found.extend(_missing_key(raw))
@@ -117,7 +39,8 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
 
 def user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
     """The keys of dbt's merged configuration that a user wrote: dbt fills some of ours with defaults of its own."""
-    return {key: config[key] for key in config if key not in _FILLED_BY_DBT or key in written}
+    filled = {key.name for key in CONFIGURATION if key.is_filled_by_dbt}
+    return {key: config[key] for key in config if key not in filled or key in written}
 
 
 def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
@@ -130,11 +53,11 @@ def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
 
 
 def _unsupported(raw: Mapping[str, Any]) -> Iterable[str]:
-    for key, allowed in ONLY_ALLOWED.items():
-        value = raw.get(key)
-        if value is not None and value not in allowed:
-            instead = f"; supported now: {', '.join(map(str, allowed))}" if allowed else ""
-            yield f"`{key}: {value}` is not supported yet{instead}"
+    for key in CONFIGURATION:
+        value = raw.get(key.name)
+        if key.only is not None and value is not None and value not in key.only:
+            instead = f"; supported now: {', '.join(key.only)}" if key.only else ""
+            yield f"`{key.name}: {value}` is not supported yet{instead}"
 
 
 def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
@@ -207,9 +130,9 @@ def _renamed_layout(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[
 
 def _changes_only(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.input == "state":
-        for key in _CHANGES_ONLY:
-            if key in values:
-                yield f"`{key}` says how change events apply; it needs `input: changes`"
+        for key in CONFIGURATION:
+            if key.needs_changes and key.name in values:
+                yield f"`{key.name}` says how change events apply; it needs `input: changes`"
 
 
 def _input_changelog(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
@@ -250,129 +173,3 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
 
 def _is_among(name: str, names: Iterable[str]) -> bool:
     return any(same_name(name, other) for other in names)
-
-
-def _names(key: str, value: Any) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"`{key}` must be a column name or a list of them; found {value!r}")
-    return tuple(names)
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"`{key}` must be a text; found {value!r}")
-    return value
-
-
-def _choice(kind: Any) -> Callable[[str, Any], Any]:
-    values = get_args(kind)
-    names = [str(allowed) for allowed in values]
-
-    def read(key: str, value: Any) -> Any:
-        if value in values and not isinstance(value, bool):
-            return value
-        close = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
-        raise ConfigError(f"`{key}` must be one of {', '.join(names)}; found {value!r}{hint}")
-
-    return read
-
-
-def _transforms(key: str, value: Any) -> tuple[Transform, ...]:
-    return tuple(_transform(text) for text in _names(key, value))
-
-
-def _transform(text: str) -> Transform:
-    if _IDENTITY.fullmatch(text.strip()):
-        return Transform("identity", _unquote(text.strip()))
-    match = _TRANSFORM.fullmatch(text.strip())
-    unit = _UNITS.get(match["unit"].lower()) if match else None
-    if match is None or unit is None:
-        raise ConfigError(
-            f"`partition_by: {text}` is no Iceberg transform; write a column, or one of "
-            "years(c), months(c), days(c), hours(c), bucket(n, c), truncate(w, c)"
-        )
-    if (unit in ("bucket", "truncate")) != (match["number"] is not None):
-        raise ConfigError(f"`partition_by: {text}`: bucket and truncate take a number first, the others take none")
-    number = int(match["number"]) if match["number"] is not None else None
-    if number is not None and not 0 < number < 2**31:
-        raise ConfigError(f"`partition_by: {text}`: the number must be at least 1, and fit into 32 bits")
-    return Transform(unit, _unquote(match["column"]), number)
-
-
-def _unquote(name: str) -> str:
-    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
-
-
-def _nodes(key: str, value: Any) -> int | None:
-    if value == "auto":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or value & (value - 1):
-        raise ConfigError(f"`{key}` must be auto or a power of two; found {value!r}")
-    if value > MAX_NODES:
-        raise ConfigError(f"`{key}` must be at most {MAX_NODES}; found {value}")
-    return int(value)
-
-
-def read_size(key: str, value: Any) -> int:
-    """Bytes, from a number or a text such as `64 MiB`; raises ConfigError."""
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is not None:
-        return int(match["number"]) * _UNIT_BYTES[match["unit"]]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"`{key}` must be a number of bytes, or a text such as 64 MiB or 1 GiB; found {value!r}")
-    return int(value)
-
-
-def _size_of_files(key: str, value: Any) -> int:
-    size = read_size(key, value)
-    if size < _SMALLEST_FILE:
-        raise ConfigError(
-            f"`{key}` must be at least 1 MiB: smaller files take longer to open than to read; found {value!r}"
-        )
-    return size
-
-
-def _renamed(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for of in value.items() for name in of):
-        raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
-    return dict(value)
-
-
-def _properties(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
-    if "format-version" in value:
-        raise ConfigError(f"`{key}` can't set format-version, which is the base's alone; use `format_version`")
-    reserved = [name for name in value if str(name).startswith("arctic.")]
-    if reserved:
-        raise ConfigError(f"`{key}` can't set {reserved}: names that start with `arctic.` are the table's own state")
-    return {str(name): str(text).lower() if isinstance(text, bool) else str(text) for name, text in value.items()}
-
-
-_READERS: Mapping[str, Callable[[str, Any], Any]] = {
-    "primary_key": _names,
-    "unique_key": _names,
-    "partition_by": _transforms,
-    "hash_key": _text,
-    "sort_key": _names,
-    "merge": _choice(Merge),
-    "input": _choice(Input),
-    "refresh": _choice(Refresh),
-    "sequence_by": _text,
-    "delete_when": _text,
-    "on_match": _choice(OnMatch),
-    "exclude_columns": _names,
-    "renamed_columns": _renamed,
-    "changelog": _choice(Changelog),
-    "on_schema_change": _choice(OnSchemaChange),
-    "on_configuration_change": _choice(OnConfigurationChange),
-    "compaction": read_compaction,
-    "retention": read_retention,
-    "nodes": _nodes,
-    "target_file_bytes": _size_of_files,
-    "node_bytes": _size_of_files,
-    "format_version": _choice(FormatVersion),
-    "tblproperties": _properties,
-}

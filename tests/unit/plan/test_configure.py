@@ -9,8 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.table import ModelConfig, Transform
-from arctic_runtime.plan.configure import KEYS, configure, user_keys
+from arctic_runtime.model.layout import layout_text
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig, Transform
+from arctic_runtime.plan.configuration import CONFIGURATION, KEYS, ConfigKey
+from arctic_runtime.plan.configure import configure, user_keys
+from arctic_runtime.plan.fingerprint import fingerprint
+from arctic_runtime.plan.increment import Upstreams
 
 KEY = {"primary_key": ["id"]}
 EVENTS = {**KEY, "input": "changes"}
@@ -342,3 +347,24 @@ def test_the_size_of_files_is_said_once() -> None:
     twice = {"target_file_bytes": "64 MiB", "tblproperties": {"write.target-file-size-bytes": "1"}}
     (error,) = errors({**KEY, **twice})
     assert "say the same; keep `target_file_bytes`" in error
+
+
+OTHER_VALUES: dict[str, Any] = {"hash_key": "line", "keep": None}
+"""Values that differ from the default where `BUILT` has the default itself."""
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in CONFIGURATION if key.name in BUILT and key.name != "primary_key"], ids=lambda key: key.name
+)
+def test_another_value_has_the_effect_that_the_table_of_keys_says(key: ConfigKey) -> None:
+    """The primary key is in the fingerprint too, but no table takes another one."""
+    beside, value = BUILT[key.name]
+    given = {**beside, "primary_key": ["id", "line"]}
+    before, after = given, {**given, key.name: OTHER_VALUES.get(key.name, value)}
+    models = [Model(TableName("lake", "ods", "m"), "select 1", configure(raw, "m")) for raw in (before, after)]
+    layouts, rows = (
+        [layout_text(model.config) for model in models],
+        [fingerprint(model, Upstreams()) for model in models],
+    )
+    assert (layouts[0] != layouts[1]) == (key.effect == "layout")
+    assert (rows[0] != rows[1]) == (key.effect == "rows")

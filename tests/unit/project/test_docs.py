@@ -36,6 +36,7 @@ from arctic_runtime.plan import (
     decide,
     increment,
 )
+from arctic_runtime.plan.configuration import KEYS
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 from dbt.adapters.arctic.cli import command_names, parser
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
@@ -201,17 +202,7 @@ def test_model_examples_are_accepted() -> None:
 def test_every_model_key_is_described_once_and_in_order() -> None:
     described = section(read("docs/configuration.md"), "## Model keys")
     keys = re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
-    assert keys == list(configuration.KEYS)
-
-
-def test_what_is_supported_now_is_what_the_code_allows() -> None:
-    described = rows(section(read("docs/configuration.md"), "## Model keys"))
-    for key, cells in described.items():
-        allowed = configuration.ONLY_ALLOWED.get(key)
-        expected = (
-            "yes" if allowed is None else "only " + ", ".join(f"`{v}`" for v in allowed) if allowed else "not yet"
-        )
-        assert cells[-1] == expected, key
+    assert keys == list(KEYS)
 
 
 def test_values_and_defaults_are_the_codes() -> None:

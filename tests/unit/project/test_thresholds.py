@@ -35,7 +35,7 @@ FACTS = {
     "model/hash_tree.py: MAX_DEPTH": "the layout of tables",
     "model/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
-    "plan/configure.py: _SMALLEST_FILE": "a bound of a key that users set",
+    "plan/config_readers.py: _SMALLEST_FILE": "a bound of a key that users set",
     "plan/fingerprint.py: RULES": "a version that fingerprints keep",
     "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
     "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",
