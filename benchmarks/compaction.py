@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.catalog.manifests import observe_files
-from arctic_runtime.model.compaction import Renew
+from arctic_runtime.model.compaction import RewriteBase
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, number, statement, text
@@ -69,12 +69,12 @@ class Side:
 
     def _merge(self) -> None:
         done = compact(self._session(self.ours), "major")
-        if not any(isinstance(step, Renew) for step in done.steps):
+        if not any(isinstance(step, RewriteBase) for step in done.steps):
             raise AssertionError(f"{self.ours.table} was not written anew: {done.steps}")
 
     def _fold(self) -> None:
         session = self._session(self.theirs)
-        session.settled(session.observe(), fold=True)
+        session.reconciled(session.observe(), fold=True)
 
     def _rewrite(self) -> None:
         order = (

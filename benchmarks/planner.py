@@ -8,7 +8,7 @@ import sys
 import time
 from itertools import cycle, islice
 
-from arctic_runtime.model.compaction import CompactionMode, DataFile, Node, PartitionValue, TableFiles
+from arctic_runtime.model.compaction import CompactionMode, DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
@@ -48,11 +48,11 @@ def large_table(files: int, nodes: int, depth: int) -> TableFiles:
     return TableFiles(MODEL.table, 1, tuple(found), 128 * MIB, depth, (DAYS, Transform("bucket", "id", 1 << depth)))
 
 
-def _node(day: int, depth: int, bucket: int, files: tuple[DataFile, ...]) -> Node:
+def _node(day: int, depth: int, bucket: int, files: tuple[DataFile, ...]) -> FileGroup:
     """A node of its own; `bucket` is that of the deepest level, of which every second one lies above."""
     place = Transform("bucket", "id", 1 << depth)
     index = bucket % (1 << depth)
-    return Node(depth, (PartitionValue(DAYS, str(day), "int"), PartitionValue(place, str(index), "int")), files)
+    return FileGroup(depth, (PartitionValue(DAYS, str(day), "int"), PartitionValue(place, str(index), "int")), files)
 
 
 def _main() -> None:

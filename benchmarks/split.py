@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from arctic_runtime.catalog.manifests import observe_files
-from arctic_runtime.model.compaction import Relevel
+from arctic_runtime.model.compaction import ResizeBuckets
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.split import split
 from arctic_runtime.spark.tables.steps import perform
@@ -41,11 +41,11 @@ def _filled(bench: Lake, name: str) -> Model:
     return model
 
 
-def _planned(bench: Lake, model: Model) -> Relevel:
+def _planned(bench: Lake, model: Model) -> ResizeBuckets:
     """All nodes one level deeper, in one step."""
     table = observe_files(bench.reader, model.base)
     assert table is not None
-    steps = [step for step in split(model, table, bench.reader.thresholds).steps if isinstance(step, Relevel)]
+    steps = [step for step in split(model, table, bench.reader.thresholds).steps if isinstance(step, ResizeBuckets)]
     depth = min(max(value.transform.parameter or 1 for value in node.partition) for node in table.nodes).bit_length()
     return replace(steps[0], nodes=table.nodes, depth=depth, default_depth=depth, whole=True)
 
@@ -62,6 +62,6 @@ def _split_all(bench: Lake, model: Model) -> None:
     _perform(bench, model, _planned(bench, model))
 
 
-def _perform(bench: Lake, model: Model, step: Relevel) -> None:
+def _perform(bench: Lake, model: Model, step: ResizeBuckets) -> None:
     session = TableSession(model, bench.reader, lambda: bench.spark)
     perform(step, session.context(session.observe()))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from arctic_runtime.catalog.metered_io import CountedIO
+from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -41,7 +41,7 @@ class _Files:
 
     def __init__(self, table: Table, wanted: Mapping[str, str]) -> None:
         self.table, self.wanted = table, wanted
-        self.io = CountedIO(table.io)
+        self.io = MeteredFileIO(table.io)
         self.opened = 0
 
     def planned(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader, spark_type
-from arctic_runtime.model.compaction import DataFile, FileTotals, Node, PartitionValue, Specs, TableFiles
+from arctic_runtime.model.compaction import DataFile, FileGroup, FileTotals, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.placement import NO_NODES, Placement
@@ -86,7 +86,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         gone = deleted.get(file.file_path, 0)
         lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
         found.setdefault((spec, values), []).append(lying)
-    nodes = (Node(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
+    nodes = (FileGroup(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
     target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
     specs = _specs(table)
     return TableFiles(

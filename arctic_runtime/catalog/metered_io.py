@@ -8,7 +8,7 @@ from typing import Any, cast
 from typing_extensions import Self
 
 
-class CountedIO:
+class MeteredFileIO:
     """Stands in for a table's FileIO where files are only read; `bytes` is what was read of them so far."""
 
     def __init__(self, io: Any) -> None:
@@ -26,7 +26,7 @@ class CountedIO:
 
 
 class _Input:
-    def __init__(self, file: Any, tally: CountedIO) -> None:
+    def __init__(self, file: Any, tally: MeteredFileIO) -> None:
         self._file, self._tally = file, tally
 
     def open(self, seekable: bool = True) -> _Stream:
@@ -36,7 +36,7 @@ class _Input:
 class _Stream:
     """What pyarrow asks of a file that it reads."""
 
-    def __init__(self, stream: Any, tally: CountedIO) -> None:
+    def __init__(self, stream: Any, tally: MeteredFileIO) -> None:
         self._stream, self._tally = stream, tally
 
     @property

@@ -32,7 +32,15 @@ from arctic_runtime.model.properties import (
 )
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.savepoint import Savepoint
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState, ViewState
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    ConflictingRelation,
+    SourceState,
+    TableState,
+    ViewState,
+)
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
 
@@ -50,7 +58,7 @@ _UNSORTED = 0
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
     """The model's change table, base and view as they stand now.
 
-    `stranger` names what stands under the model's own name where that is no table of ours, so that nobody's data
+    `conflicting` names what stands under the model's own name where that is no table of ours, so that nobody's data
     is ever taken over in silence.
     """
     changes = _load(reader, model.table.changes)
@@ -63,19 +71,22 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         changes=log,
         base=_base(base) if base is not None and _is_kind(base, "base") else None,
         view=view,
-        stranger=_stranger(model, own, view, changes, base, totals),
-        totals=_totals(totals, last_run(log)),
+        conflicting=_stranger(model, own, view, changes, base, totals),
+        aggregate_state=_aggregate_state(totals, last_run(log)),
     )
 
 
-def observe_own(reader: CatalogReader, model: Model) -> tuple[Stranger, ...]:
+def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
     """Every relation that a model has made, however it was configured then; its change table is the last."""
     table = model.table
     view = reader_view(reader, table) if _load(reader, table) is None else None
-    shown = [Stranger(table, "view")] if view is not None and view.head is not None else []
+    shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
     parts = ((table, "base"), (table.base, "base"), (table.totals, "totals"), (table.changes, "changes"))
     loaded = [(name, kind, _load(reader, name)) for name, kind in parts]
-    return (*shown, *(Stranger(name, "table") for name, kind, of in loaded if of is not None and _is_kind(of, kind)))
+    return (
+        *shown,
+        *(ConflictingRelation(name, "table") for name, kind, of in loaded if of is not None and _is_kind(of, kind)),
+    )
 
 
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
@@ -215,7 +226,7 @@ def _tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
             yield name, snapshot
 
 
-def last_consumed(reader: CatalogReader, model: TableName) -> dict[str, Version]:
+def last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
     """What a model has read of its upstreams, as its newest run says; empty where there is none."""
     changes = _load(reader, model.changes)
     if changes is None or not _is_kind(changes, "changes"):
@@ -266,21 +277,21 @@ def _stranger(
     changes: Table | None,
     base: Table | None,
     totals: Table | None,
-) -> Stranger | None:
+) -> ConflictingRelation | None:
     if changes is not None and not _is_kind(changes, "changes"):
-        return Stranger(model.table.changes, "table")
+        return ConflictingRelation(model.table.changes, "table")
     if totals is not None and not _is_kind(totals, "totals"):
-        return Stranger(model.table.totals, "table")
+        return ConflictingRelation(model.table.totals, "table")
     if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
-        return Stranger(model.table, "table")
+        return ConflictingRelation(model.table, "table")
     if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
-        return Stranger(model.table.base, "table")
+        return ConflictingRelation(model.table.base, "table")
     if view is not None and (view.head is None or model.config.merge == "on_write"):
-        return Stranger(model.table, "view", view.is_clone)
+        return ConflictingRelation(model.table, "view", view.is_clone)
     return None
 
 
-def _totals(table: Table | None, last: RunSummary | None) -> int | None:
+def _aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
     """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
     if table is None or last is None or last.aggregate_state is None:
         return None

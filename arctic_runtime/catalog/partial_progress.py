@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.compaction import Begun, NodeRange, renewal_end
+from arctic_runtime.model.compaction import BucketRange, PartialProgress, base_rewrite_end
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REWRITTEN
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pyiceberg.table.refs import SnapshotRef
 
 
-def observe_begun(reader: CatalogReader, name: TableName) -> tuple[Begun, ...]:
+def observe_partial_progress(reader: CatalogReader, name: TableName) -> tuple[PartialProgress, ...]:
     """The merges that can still go on: those on branches that start at the table's newest snapshot."""
     table = reader.load_table(name.schema, name.name)
     found = (_begun(table, branch, ref) for branch, ref in table.metadata.refs.items())
     return tuple(one for one in found if one is not None)
 
 
-def _begun(table: Table, branch: str, ref: SnapshotRef) -> Begun | None:
+def _begun(table: Table, branch: str, ref: SnapshotRef) -> PartialProgress | None:
     head = table.metadata.current_snapshot_id
-    end = renewal_end(branch, head) if head is not None else None
+    end = base_rewrite_end(branch, head) if head is not None else None
     if head is None or end is None or ref.snapshot_ref_type != "branch":
         return None
     behind = list(_behind(table, ref.snapshot_id, head))
-    return Begun(branch, end, frozenset(filter(None, map(_told, behind)))) if behind[-1] == "" else None
+    return PartialProgress(branch, end, frozenset(filter(None, map(_told, behind)))) if behind[-1] == "" else None
 
 
 def _behind(table: Table, tip: int, head: int) -> Iterator[str]:
@@ -42,6 +42,6 @@ def _behind(table: Table, tip: int, head: int) -> Iterator[str]:
     yield "" if at == head else "?"
 
 
-def _told(text: str) -> NodeRange | None:
+def _told(text: str) -> BucketRange | None:
     first, _, last = text.partition("-")
-    return NodeRange(int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
+    return BucketRange(int(first), int(last)) if first.isdecimal() and last.isdecimal() else None

@@ -11,7 +11,7 @@ from arctic_runtime.model.state import SourceState
 
 
 @dataclass(frozen=True)
-class Pins:
+class PinnedSnapshots:
     """Upstreams as they were when a model of an invocation first read them; models run in several threads.
 
     Two models over one upstream, and a third over both, then agree with each other although the upstream moves on.

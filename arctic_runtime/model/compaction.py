@@ -15,7 +15,7 @@ from arctic_runtime.model.version import Version
 CompactionMode = Literal["auto", "minor", "major", "full"]
 Way = Literal["join", "sort"]
 Meeting = Literal["hash", "sort"]
-Direction = Literal["split", "unite"]
+Direction = Literal["split", "merge"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Node:
+class FileGroup:
     """The files of one table that share a partition spec and its values; all files of a table without partitions."""
 
     spec: int
@@ -80,12 +80,12 @@ class TableFiles:
 
     table: TableName
     snapshot: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[FileGroup, ...]
     target_bytes: int
     spec: int = 0
     transforms: tuple[Transform, ...] = ()
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: FileGroup) -> Place:
         return self.table, node.spec, node.partition
 
 
@@ -113,7 +113,7 @@ class FileTotals:
 
 
 @dataclass(frozen=True)
-class Fold:
+class MergeUnmerged:
     """All changes that are not merged yet come into the base."""
 
     table: TableName
@@ -124,7 +124,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class RewriteFiles:
     """Files of some nodes are written anew in one commit, if the table's head still is `expected`.
 
     `join` takes the small files alone; `sort` takes all, and puts their rows in order. `whole` where these are all
@@ -137,7 +137,7 @@ class Rewrite:
     table: TableName
     expected: int
     way: Way
-    nodes: tuple[Node, ...]
+    nodes: tuple[FileGroup, ...]
     whole: bool
     files: int
     bytes: int
@@ -150,17 +150,17 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
-class Relevel:
+class ResizeBuckets:
     """Nodes go to another `depth` of the hash tree, alone and in one commit, if the table's head still is `expected`.
 
     Their files are written anew, sorted and without deleted rows. What is written from now on to any node comes to
-    lie at `default_depth`. The other fields are those of a `Rewrite`.
+    lie at `default_depth`. The other fields are those of a `RewriteFiles`.
     """
 
     table: TableName
     expected: int
     direction: Direction
-    nodes: tuple[Node, ...]
+    nodes: tuple[FileGroup, ...]
     depth: int
     default_depth: int
     whole: bool
@@ -172,7 +172,7 @@ class Relevel:
 
 
 @dataclass(frozen=True, order=True)
-class NodeRange:
+class BucketRange:
     """Nodes from `first` to `last`, by their buckets and whatever their partitions."""
 
     first: int
@@ -183,16 +183,16 @@ class NodeRange:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PartialProgress:
     """A merge that somebody began on a branch of a base: up to which change snapshot, and what nodes it has done."""
 
     branch: str
     end: int
-    done: frozenset[NodeRange]
+    done: frozenset[BucketRange]
 
 
 @dataclass(frozen=True)
-class Renew:
+class RewriteBase:
     """The changes after `start` and up to `end` come into a base while all of its nodes are written anew.
 
     One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
@@ -213,8 +213,8 @@ class Renew:
     waste: int
     spec: int
     transforms: tuple[Transform, ...]
-    ranges: tuple[NodeRange, ...]
-    done: tuple[NodeRange, ...]
+    ranges: tuple[BucketRange, ...]
+    done: tuple[BucketRange, ...]
     meeting: Meeting
     order: tuple[str, ...]
     reason: str
@@ -222,26 +222,26 @@ class Renew:
     @property
     def branch(self) -> str:
         """One name for one piece of work, so that whoever goes on with it finds it."""
-        return renewal_branch(self.expected, self.end.snapshot)
+        return base_rewrite_branch(self.expected, self.end.snapshot)
 
     @property
-    def remaining(self) -> tuple[NodeRange, ...]:
+    def remaining(self) -> tuple[BucketRange, ...]:
         return tuple(part for part in self.ranges if part not in self.done)
 
 
-def renewal_branch(expected: int, end: int) -> str:
+def base_rewrite_branch(expected: int, end: int) -> str:
     """The branch on which a base at one snapshot is merged to one change snapshot."""
     return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
-def renewal_end(branch: str, expected: int) -> int | None:
+def base_rewrite_end(branch: str, expected: int) -> int | None:
     """The change snapshot that a branch of a base is being merged to; None where it is no such branch of `expected`."""
     start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)
     return int(end) if branch.startswith(start) and end.isdecimal() else None
 
 
-CompactionStep = Fold | Renew | Rewrite | Relevel
+CompactionStep = MergeUnmerged | RewriteBase | RewriteFiles | ResizeBuckets
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class LeftAlone:
     """A node where nothing is to be done, and why."""
 
     table: TableName
-    node: Node
+    node: FileGroup
     reason: str
 
 
@@ -264,16 +264,16 @@ class CompactionPlan:
 def describe_compaction(step: CompactionStep) -> str:
     """One line for people."""
     match step:
-        case Fold(table, commits, rows, size, reason):
+        case MergeUnmerged(table, commits, rows, size, reason):
             return f"merge {commits} commit(s) of {rows:,} change rows, {size:,} bytes, into {table}: {reason}"
-        case Renew():
+        case RewriteBase():
             again = f", {len(step.done)} of {len(step.ranges)} part(s) done before" if step.done else ""
             return (
                 f"write {step.table} anew, {step.bytes:,} bytes, with {step.commits} commit(s) of {step.rows:,} change "
                 f"rows merged in{again}: {step.reason}"
             )
-        case Rewrite(table, _, way, nodes, _, files, size, _, _, _, reason):
+        case RewriteFiles(table, _, way, nodes, _, files, size, _, _, _, reason):
             done = f"join {files} small" if way == "join" else f"rewrite {files}"
             return f"{done} files of {table}, {size:,} bytes, in {len(nodes)} node(s): {reason}"
-        case Relevel(table, _, direction, nodes, depth, _, _, _, size, _, reason):
+        case ResizeBuckets(table, _, direction, nodes, depth, _, _, _, size, _, reason):
             return f"{direction} {len(nodes)} node(s) of {table}, {size:,} bytes, to {1 << depth} buckets: {reason}"

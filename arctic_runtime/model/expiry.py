@@ -36,7 +36,7 @@ class Snapshots:
 
 
 @dataclass(frozen=True)
-class Expire:
+class ExpireSnapshots:
     """These snapshots go, and the files that only they have."""
 
     table: TableName
@@ -60,7 +60,7 @@ class Age:
 
 
 @dataclass(frozen=True)
-class Trim:
+class CompactChangelog:
     """Change rows up to a commit go where one as old has replaced them, if the table's head still is `expected`.
 
     The newest row of every key stays, so what the changes fold to is the same at every version from that commit on, and
@@ -89,9 +89,9 @@ class ExpiryPlan:
     `ages` are those of commits, as the change table is to keep them before the snapshots that know them go.
     """
 
-    steps: tuple[Expire, ...]
+    steps: tuple[ExpireSnapshots, ...]
     kept: tuple[Kept, ...]
-    trim: Trim | None = None
+    trim: CompactChangelog | None = None
     ages: tuple[Age, ...] = ()
     waits_for: tuple[str, ...] = ()
     tags: tuple[DropTags, ...] = ()

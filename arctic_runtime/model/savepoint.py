@@ -17,7 +17,7 @@ class Savepoint:
 
 
 @dataclass(frozen=True)
-class Tag:
+class SetTag:
     """A tag of this name, to be made at a snapshot of a table; None: to be dropped."""
 
     table: TableName

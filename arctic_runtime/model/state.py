@@ -124,7 +124,7 @@ class ViewState:
 
 
 @dataclass(frozen=True)
-class Stranger:
+class ConflictingRelation:
     """A relation under one of the model's names that the model, as it is now, did not make.
 
     A `is_clone`, which `dbt clone` made and which holds no rows, may be replaced without being asked.
@@ -139,14 +139,14 @@ class Stranger:
 class TableState:
     """Everything about a model's own relations; a part is None where the relation does not exist.
 
-    `totals` is the snapshot of the kept totals that belongs to the newest run, None where that kept none.
+    `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None where it kept none.
     """
 
     changes: ChangeTableState | None = None
     base: BaseState | None = None
     view: ViewState | None = None
-    stranger: Stranger | None = None
-    totals: int | None = None
+    conflicting: ConflictingRelation | None = None
+    aggregate_state: int | None = None
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Literal
 from typing_extensions import assert_never
 
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.compaction import Relevel, Renew, Rewrite, describe_compaction
-from arctic_runtime.model.expiry import DropTags, Expire, Trim
+from arctic_runtime.model.compaction import ResizeBuckets, RewriteBase, RewriteFiles, describe_compaction
+from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Tag
-from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.version import Version
 
 Mode = Literal["create", "incremental", "full", "unchanged"]
@@ -124,17 +124,17 @@ class ReplaceView:
 
 
 @dataclass(frozen=True)
-class DropBase:
+class DropTable:
     """A base that has to be made anew and can't be replaced: Iceberg takes no table back to an older format."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
-class DropStranger:
+class DropConflictingRelation:
     """Whatever stands under the model's name and is not its own goes, now that its own is about to be made."""
 
-    stranger: Stranger
+    conflicting: ConflictingRelation
 
 
 @dataclass(frozen=True)
@@ -162,23 +162,23 @@ class SetProperties:
 
 
 Step = (
-    DropStranger
+    DropConflictingRelation
     | DropBranches
     | CreateChangeTable
     | EvolveSchema
-    | DropBase
+    | DropTable
     | CreateBase
     | MergeBase
     | ReplaceView
     | SetProperties
     | SetWriteOrder
-    | Rewrite
-    | Relevel
-    | Renew
-    | Trim
+    | RewriteFiles
+    | ResizeBuckets
+    | RewriteBase
+    | CompactChangelog
     | DropTags
-    | Expire
-    | Tag
+    | ExpireSnapshots
+    | SetTag
     | DropRelation
 )
 """Every effect on a relation of a model, but the commit of change rows: that is a `ChangeSet`."""
@@ -187,8 +187,8 @@ Step = (
 def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
     """One line for people."""
     match step:
-        case DropStranger(stranger):
-            return f"drop {stranger.kind} {stranger.name}, which this model did not make"
+        case DropConflictingRelation(conflicting):
+            return f"drop {conflicting.kind} {conflicting.name}, which this model did not make"
         case DropBranches(table, branches):
             return f"drop {len(branches)} branch(es) left on {table}"
         case CreateChangeTable(table):
@@ -197,7 +197,7 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"change columns of {table}: {_describe_change(change)}"
         case AppendChanges(table, _, mode, reason):
             return f"append changes to {table} ({mode}, {reason})"
-        case DropBase(table):
+        case DropTable(table):
             return f"drop {table}, since it can't be replaced by one of an older format version"
         case CreateBase(table):
             return f"create {table} from its changes"
@@ -209,15 +209,15 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"set {', '.join(values)} of {table}"
         case SetWriteOrder(table):
             return f"have writers sort the files of {table} by its sort key"
-        case Rewrite() | Relevel() | Renew():
+        case RewriteFiles() | ResizeBuckets() | RewriteBase():
             return describe_compaction(step)
-        case Trim(table, _, until):
+        case CompactChangelog(table, _, until):
             return f"delete replaced change rows of {table} up to sequence number {until.sequence}"
         case DropTags(table, tags):
             return f"drop {len(tags)} tag(s) of {table} that kept snapshots for a view"
-        case Expire(table, snapshots):
+        case ExpireSnapshots(table, snapshots):
             return f"expire {len(snapshots)} snapshot(s) of {table}"
-        case Tag(table, name, snapshot):
+        case SetTag(table, name, snapshot):
             done = "drop tag" if snapshot is None else f"tag snapshot {snapshot} as"
             return f"{done} {name} in {table}"
         case DropRelation(name, kind):

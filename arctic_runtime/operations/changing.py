@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from arctic_runtime.catalog.observe import last_consumed, observe_own
+from arctic_runtime.catalog.observe import last_offsets, observe_own
 from arctic_runtime.model.names import TableName, named_table
-from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
 from arctic_runtime.operations.arguments import read_flag, read_partition, read_source
@@ -58,10 +58,10 @@ def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
 
 def _readers(context: OperationContext, model: Model) -> list[TableName]:
     """The project's tables that have read this one."""
-    return [other.table for other in context.models if str(model.table) in last_consumed(context.reader, other.table)]
+    return [other.table for other in context.models if str(model.table) in last_offsets(context.reader, other.table)]
 
 
-def _describe_reset(model: Model, own: tuple[Stranger, ...], readers: list[TableName], verb: str) -> Answer:
+def _describe_reset(model: Model, own: tuple[ConflictingRelation, ...], readers: list[TableName], verb: str) -> Answer:
     lines = [f"{verb}: {relation.kind} {relation.name}" for relation in own] or [f"{model.table}: nothing was built"]
     lines += [
         f"read by {reader}: its next run computes everything once, and with `input: changes` needs --full-refresh"

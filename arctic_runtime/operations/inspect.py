@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from arctic_runtime.catalog.observe import last_consumed, observe_model, observe_savepoints
+from arctic_runtime.catalog.observe import last_offsets, observe_model, observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.run_summary import RunSummary, is_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
@@ -134,7 +134,7 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
     found = []
     assert state.changes is not None
     for other in project:
-        offset = last_consumed(reader, other.table).get(str(model.table))
+        offset = last_offsets(reader, other.table).get(str(model.table))
         if offset is not None and offset.table == state.changes.uuid:
             commits, rows = len(state.changes.after(offset)), state.changes.rows_after(offset)
             found.append(Consumer(str(other.table), commits, rows))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from arctic_runtime.model.compaction import Begun, Meeting, Node, NodeRange, Renew, TableFiles, renewal_branch
+from arctic_runtime.model.compaction import (
+    BucketRange,
+    FileGroup,
+    Meeting,
+    PartialProgress,
+    RewriteBase,
+    TableFiles,
+    base_rewrite_branch,
+)
 from arctic_runtime.model.state import BaseState, ChangeTableState, TableState
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version
@@ -17,8 +25,8 @@ def renewal(
     files: TableFiles,
     is_full: bool,
     thresholds: BaseRewriteThresholds,
-    begun: Sequence[Begun] = (),
-) -> Renew | None:
+    begun: Sequence[PartialProgress] = (),
+) -> RewriteBase | None:
     """The pass that merges everything, or goes on with one that was begun; None where a fold does better or must do.
 
     It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
@@ -39,7 +47,7 @@ def renewal(
         return None
     size = sum(commit.bytes for commit in commits)
     meeting: Meeting = "hash" if size // len(sizes) <= thresholds.hashed_change_bytes else "sort"
-    return Renew(
+    return RewriteBase(
         table=model.base,
         expected=base.snapshot,
         start=base.merged,
@@ -71,7 +79,7 @@ def _is_worth_it(
     return is_everywhere or rows >= thresholds.changed_share * base.rows
 
 
-def _transforms(model: Model, nodes: Sequence[Node]) -> tuple[Transform, ...] | None:
+def _transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[Transform, ...] | None:
     found = {(node.spec, tuple(value.transform for value in node.partition)) for node in nodes}
     if len(found) != 1 or any(not value.type for node in nodes for value in node.partition):
         return None
@@ -79,11 +87,13 @@ def _transforms(model: Model, nodes: Sequence[Node]) -> tuple[Transform, ...] | 
     return transforms if transforms and transforms[-1].is_bucket_of(model.config.hash_key) else None
 
 
-def _end(changes: ChangeTableState, base: BaseState, begun: Sequence[Begun]) -> tuple[Version, frozenset[NodeRange]]:
+def _end(
+    changes: ChangeTableState, base: BaseState, begun: Sequence[PartialProgress]
+) -> tuple[Version, frozenset[BucketRange]]:
     """Up to where to merge: to where somebody began to, the newest of these, else to the newest version."""
     assert changes.newest is not None
     known = {commit.version.snapshot: commit.version for commit in changes.commits}
-    open_ones = [one for one in begun if one.end in known and one.branch == renewal_branch(base.snapshot, one.end)]
+    open_ones = [one for one in begun if one.end in known and one.branch == base_rewrite_branch(base.snapshot, one.end)]
     open_ones = [one for one in open_ones if one.done]
     if not open_ones:
         return changes.newest, frozenset()
@@ -91,23 +101,23 @@ def _end(changes: ChangeTableState, base: BaseState, begun: Sequence[Begun]) -> 
     return known[latest.end], latest.done
 
 
-def _bucket_sizes(nodes: Iterable[Node], bucket: Transform) -> list[int]:
+def _bucket_sizes(nodes: Iterable[FileGroup], bucket: Transform) -> list[int]:
     sizes = [0] * (bucket.parameter or 1)
     for node in nodes:
         sizes[int(node.partition[-1].value or 0)] += node.bytes
     return sizes
 
 
-def _ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[NodeRange]:
+def _ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[BucketRange]:
     """All buckets in their order, the empty ones too, since rows may come into them."""
     allowed = max(thresholds.part_bytes, sum(sizes) // thresholds.parts)
     first, size = 0, 0
     for bucket, more in enumerate(sizes):
         if bucket > first and size + more > allowed:
-            yield NodeRange(first, bucket - 1)
+            yield BucketRange(first, bucket - 1)
             first, size = bucket, 0
         size += more
-    yield NodeRange(first, len(sizes) - 1)
+    yield BucketRange(first, len(sizes) - 1)
 
 
 def _order(model: Model, files: TableFiles) -> tuple[str, ...]:

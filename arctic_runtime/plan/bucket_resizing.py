@@ -48,7 +48,7 @@ def unites(
         goals = [max(goals, default=0)] * len(goals)
     reason = f"together they have at most {most:,} bytes"
     moves = [
-        Move(unit, "unite", goal, reason)
+        Move(unit, "merge", goal, reason)
         for goal, units in zip(goals, partitions.values(), strict=True)
         for unit in sorted(units, key=partial(_beside, goal))
         if goal < unit.depth

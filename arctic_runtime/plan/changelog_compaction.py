@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from arctic_runtime.model.expiry import Age, Trim, read_ages, trimmed_until
+from arctic_runtime.model.expiry import Age, CompactChangelog, read_ages, trimmed_until
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
@@ -14,7 +14,7 @@ from arctic_runtime.thresholds import ChangelogThresholds
 
 def trim(
     model: Model, state: TableState, wanted: Mapping[str, Version], now_ms: int
-) -> tuple[Trim | None, tuple[str, ...]]:
+) -> tuple[CompactChangelog | None, tuple[str, ...]]:
     """Up to where change rows are old and read by all, and who has yet to read some that are old enough.
 
     `wanted` says what for a version of the table is kept.
@@ -29,10 +29,10 @@ def trim(
     needs = dict(_needs(state, wanted))
     read = [age for age in old if age.sequence <= min(needs.values())]
     waits = tuple(reason for reason, sequence in needs.items() if sequence < old[-1].sequence)
-    return (Trim(model.table.changes, changes.head.snapshot, read[-1]) if read else None), waits
+    return (CompactChangelog(model.table.changes, changes.head.snapshot, read[-1]) if read else None), waits
 
 
-def is_due(model: Model, changes: ChangeTableState, found: Trim, thresholds: ChangelogThresholds) -> bool:
+def is_due(model: Model, changes: ChangeTableState, found: CompactChangelog, thresholds: ChangelogThresholds) -> bool:
     """Whether a run should do it by itself."""
     seconds = model.config.retention.changes_seconds or 0
     return found.until.at_ms - _done(changes).at_ms >= 1000 * seconds // thresholds.compactions

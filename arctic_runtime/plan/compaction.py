@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.model.compaction import (
-    Begun,
     CompactionMode,
     CompactionPlan,
     CompactionStep,
     DataFile,
     FileTotals,
-    Fold,
     LeftAlone,
+    MergeUnmerged,
+    PartialProgress,
     Place,
-    Renew,
-    Rewrite,
+    RewriteBase,
+    RewriteFiles,
     TableFiles,
     Way,
     describe_compaction,
@@ -41,7 +41,7 @@ def compaction(
     mode: CompactionMode,
     thresholds: Thresholds,
     done: Collection[Place] = (),
-    begun: Sequence[Begun] = (),
+    begun: Sequence[PartialProgress] = (),
 ) -> CompactionPlan:
     """What is to be done to the tables whose files are `files`, and why the rest is left alone.
 
@@ -53,7 +53,7 @@ def compaction(
     merges = _merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
     left: list[LeftAlone] = []
-    renewed = [step.table for step in steps if isinstance(step, Renew)]
+    renewed = [step.table for step in steps if isinstance(step, RewriteBase)]
     for table in files:
         if table.table in renewed:
             continue
@@ -71,8 +71,8 @@ def done_by(performed: Iterable[CompactionStep]) -> set[Place]:
     """
     times: Counter[Place] = Counter()
     for step in performed:
-        if not isinstance(step, Fold | Renew):
-            under = step.spec if isinstance(step, Rewrite) else None
+        if not isinstance(step, MergeUnmerged | RewriteBase):
+            under = step.spec if isinstance(step, RewriteFiles) else None
             is_mixed = under is not None and any(node.spec != under for node in step.nodes)
             times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
     return {place for place, count in times.items() if count >= 2}
@@ -98,7 +98,7 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
-        if isinstance(step, Renew | Rewrite) and step.waste:
+        if isinstance(step, RewriteBase | RewriteFiles) and step.waste:
             lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
     shown = plan.left[: thresholds.shown_nodes]
     lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in shown]
@@ -108,8 +108,8 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
 
 def plan_waste(plan: CompactionPlan) -> int:
     """What readers of a table pay until everything planned is done, in bytes, files to open counted as some."""
-    folded = sum(step.bytes for step in plan.steps if isinstance(step, Fold))
-    return folded + sum(step.waste for step in plan.steps if isinstance(step, Renew | Rewrite))
+    folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
+    return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def _merges(
     files: Sequence[TableFiles],
     mode: CompactionMode,
     thresholds: Thresholds,
-    begun: Sequence[Begun],
-) -> Iterator[Fold | Renew]:
+    begun: Sequence[PartialProgress],
+) -> Iterator[MergeUnmerged | RewriteBase]:
     """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
@@ -145,13 +145,13 @@ def _merges(
     yield from [anew] if anew is not None else _folds(model, state)
 
 
-def _folds(model: Model, state: TableState) -> Iterator[Fold]:
+def _folds(model: Model, state: TableState) -> Iterator[MergeUnmerged]:
     if state.changes is None or state.base is None or state.base.merged is None:
         return
     pending = state.changes.after(state.base.merged)
     if pending:
         rows, size = sum(commit.rows for commit in pending), sum(commit.bytes for commit in pending)
-        yield Fold(model.base, len(pending), rows, size, "every reader has to lay them over the base")
+        yield MergeUnmerged(model.base, len(pending), rows, size, "every reader has to lay them over the base")
 
 
 def _planned(
@@ -236,7 +236,7 @@ def _waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
 
 def _rewrites(
     table: TableFiles, found: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
-) -> Iterator[Rewrite]:
+) -> Iterator[RewriteFiles]:
     """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
     buckets = bucket_counts(found)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
@@ -248,10 +248,10 @@ def _rewrites(
 
 def _rewrite(
     table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
-) -> Rewrite:
+) -> RewriteFiles:
     files = [file for unit in group for file in _touched(unit, way, table, limits)]
     nodes = tuple(node for unit in group for node in unit.nodes)
-    return Rewrite(
+    return RewriteFiles(
         table=table.table,
         expected=table.snapshot,
         way=way,

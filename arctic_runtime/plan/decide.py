@@ -104,7 +104,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
     A view that `dbt clone` made goes in any case.
     """
-    found = state.stranger
+    found = state.conflicting
     may_go = found is not None and found.name == model.table and (request.full_refresh or found.is_clone)
     if found is not None and not may_go:
         refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""

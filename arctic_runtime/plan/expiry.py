@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import DropTags, Expire, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.expiry import DropTags, ExpireSnapshots, ExpiryPlan, Kept, Snapshot, Snapshots
 from arctic_runtime.model.run_summary import last_load, run_commits
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
@@ -49,13 +49,13 @@ def expiry(
         str(model.table.totals): lambda totals: _of_totals(state, totals),
     }
     tags = tuple(_idle_tags(state, tables, now_ms, thresholds.expiry))
-    steps: list[Expire] = []
+    steps: list[ExpireSnapshots] = []
     kept: list[Kept] = []
     for table in _without_tags(tables, tags):
         needed = [*_of_any(table), *needs[str(table.table)](table)]
         cut = min((sequence for sequence, _ in needed), default=0)
         gone = _expired(table, cut, now_ms - 1000 * age)
-        steps += [Expire(table.table, gone)] if gone else []
+        steps += [ExpireSnapshots(table.table, gone)] if gone else []
         kept += _kept(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
     ages = kept_ages(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)
@@ -219,7 +219,7 @@ def _of_base(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) 
 def _of_totals(state: TableState, totals: Snapshots) -> Needs:
     """A run that lost may have written newer totals than those that belong to the newest version."""
     for snapshot in totals.lineage:
-        if snapshot.id == state.totals:
+        if snapshot.id == state.aggregate_state:
             yield snapshot.sequence, "its totals belong to the newest version"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from arctic_runtime.model.compaction import DataFile, Node, PartitionValue, TableFiles
+from arctic_runtime.model.compaction import DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.hash_tree import ROOT, HashNode, bucket_node, covering
 from arctic_runtime.model.table import Transform
 
@@ -24,7 +24,7 @@ class Unit:
 
     partition: Partition
     top: HashNode
-    nodes: tuple[Node, ...]
+    nodes: tuple[FileGroup, ...]
     places: tuple[HashNode, ...]
 
     @cached_property
@@ -88,7 +88,7 @@ def units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
     placed = [_placed(node, hash_key) for node in table.nodes]
     if len({node.spec for node in table.nodes}) <= 1:
         return [_single(node, found) for node, found in zip(table.nodes, placed, strict=True)]
-    trees: dict[Partition, dict[HashNode, Node]] = {}
+    trees: dict[Partition, dict[HashNode, FileGroup]] = {}
     kinds: set[tuple[Transform, ...]] = set()
     specs: dict[int, int] = {}
     for node, found in zip(table.nodes, placed, strict=True):
@@ -114,19 +114,19 @@ def in_tree(table: TableFiles, hash_key: str | None) -> bool:
     return is_cut and all(_placed(node, hash_key) is not None for node in table.nodes)
 
 
-def _single(node: Node, found: tuple[Partition, HashNode] | None) -> Unit:
+def _single(node: FileGroup, found: tuple[Partition, HashNode] | None) -> Unit:
     partition, place = found or (node.partition, ROOT)
     return Unit(partition, place, (node,), (place,))
 
 
-def _units(partition: Partition, nodes: dict[HashNode, Node]) -> list[Unit]:
+def _units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[Unit]:
     return [
         Unit(partition, top, tuple(nodes[place] for place in places), tuple(places))
         for top, places in covering(nodes).items()
     ]
 
 
-def _placed(node: Node, hash_key: str | None) -> tuple[Partition, HashNode] | None:
+def _placed(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
     """The partition of a node without its bucket, and that one's place; None where it has no bucket in a tree."""
     for i, value in enumerate(node.partition):
         if value.transform.is_bucket_of(hash_key) and value.value is not None:

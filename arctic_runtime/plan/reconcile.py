@@ -14,12 +14,12 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
 from arctic_runtime.model.run_summary import is_run
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState
 from arctic_runtime.model.step import (
     CreateBase,
-    DropBase,
     DropBranches,
-    DropStranger,
+    DropConflictingRelation,
+    DropTable,
     MergeBase,
     ReplaceView,
     SetWriteOrder,
@@ -30,7 +30,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
-def settle(model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False) -> tuple[Step, ...]:
+def reconcile(model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False) -> tuple[Step, ...]:
     """The next steps that bring base and view to the head of the change table.
 
     One call gives steps that hold for this state; after them observe and call again until there are none. With
@@ -53,7 +53,7 @@ def settle(model: Model, state: TableState, thresholds: MergeThresholds, fold: b
     view = _view(model, changes, base, state)
     if view is None:
         return ()
-    return (DropStranger(state.stranger), view) if state.stranger is not None else (view,)
+    return (DropConflictingRelation(state.conflicting), view) if state.conflicting is not None else (view,)
 
 
 def stale_branches(
@@ -75,19 +75,19 @@ def _head(part: ChangeTableState | BaseState) -> int | None:
 
 
 def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
-    stranger = state.stranger
-    if stranger is None or stranger.name != model.base:
+    conflicting = state.conflicting
+    if conflicting is None or conflicting.name != model.base:
         return (_new_base(model, changes, replaces=False),)
-    if stranger.kind == "table" and model.config.format_version == NEWEST_FORMAT:
+    if conflicting.kind == "table" and model.config.format_version == NEWEST_FORMAT:
         return (_new_base(model, changes, replaces=True),)
     was_on_read = state.view is not None and state.view.head is not None
-    left = (DropStranger(Stranger(model.table.base, "table")),) if was_on_read else ()
-    return (DropStranger(stranger), _new_base(model, changes, replaces=False), *left)
+    left = (DropConflictingRelation(ConflictingRelation(model.table.base, "table")),) if was_on_read else ()
+    return (DropConflictingRelation(conflicting), _new_base(model, changes, replaces=False), *left)
 
 
 def _base_anew(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
     if found_format > model.config.format_version:
-        return (DropBase(model.base), _new_base(model, changes, replaces=False))
+        return (DropTable(model.base), _new_base(model, changes, replaces=False))
     return (_new_base(model, changes, replaces=True),)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.properties import BRANCH_PREFIX
-from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.savepoint import Savepoint, SetTag
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
 
 
-def savepoint(model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
+def savepoint(
+    model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]
+) -> tuple[SetTag, ...]:
     """The tags of a savepoint at a commit of the change table, in the order in which they are made.
 
     The change table's tag comes first and is dropped last: it is what makes the savepoint, and change rows alone give
@@ -28,14 +30,14 @@ def savepoint(model: Model, name: str, commit: Commit, base: Snapshots, known: S
             f"  what to do: choose another name, or drop it first: arctic savepoint {model.table.name} {name} --drop"
         )
     told = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
-    rows = (Tag(base.table, name, told[-1].id),) if told else ()
-    return (Tag(model.table.changes, name, commit.version.snapshot), *rows)
+    rows = (SetTag(base.table, name, told[-1].id),) if told else ()
+    return (SetTag(model.table.changes, name, commit.version.snapshot), *rows)
 
 
-def dropped(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[Tag, ...]:
+def dropped(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
     """The tags that go with a savepoint; raises ConfigError where there is none of this name."""
     find_savepoint(model, name, known)
-    return Tag(model.base, name, None), Tag(model.table.changes, name, None)
+    return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from arctic_runtime.model.compaction import CompactionMode, CompactionPlan, LeftAlone, Place, Relevel, TableFiles
+from arctic_runtime.model.compaction import CompactionMode, CompactionPlan, LeftAlone, Place, ResizeBuckets, TableFiles
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.bucket_resizing import Move, depth_after, splits, unites, why_not_split
 from arctic_runtime.plan.commit_groups import groups
@@ -58,7 +58,7 @@ def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
 
 def worth_it(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
     """Splits are; to put nodes together unasked is for what fills one commit, where it spares readers more."""
-    united = [move for move in moves if move.direction == "unite"]
+    united = [move for move in moves if move.direction == "merge"]
     spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes
     is_small = sum(move.unit.bytes for move in united) <= thresholds.group_bytes
     return moves if mode != "auto" or not united or (is_small and spared >= thresholds.commit_bytes) else []
@@ -66,13 +66,13 @@ def worth_it(moves: list[Move], mode: CompactionMode, thresholds: CompactionThre
 
 def relevels(
     table: TableFiles, found: Sequence[Unit], moves: Sequence[Move], thresholds: CompactionThresholds
-) -> Iterator[Relevel]:
+) -> Iterator[ResizeBuckets]:
     if not moves:
         return
     default, buckets = depth_after(found, moves), bucket_counts(found)
     for group in groups(moves, lambda move: move.unit.bytes, lambda move: (move.direction, move.depth), thresholds):
         nodes = tuple(node for move in group for node in move.unit.nodes)
-        yield Relevel(
+        yield ResizeBuckets(
             table=table.table,
             expected=table.snapshot,
             direction=group[0].direction,

@@ -60,9 +60,9 @@ def listens(host: str, port: int) -> bool:
 
 def test_it_answers_only_those_who_know_its_token(running: Server) -> None:
     assert ask(running.url).stdout == "42\n"
-    stranger = ask(running.url.replace(running.token, "guessed"))
-    assert stranger.returncode != 0
-    assert "Invalid authentication token" in stranger.stderr
+    conflicting = ask(running.url.replace(running.token, "guessed"))
+    assert conflicting.returncode != 0
+    assert "Invalid authentication token" in conflicting.stderr
 
 
 def test_it_listens_on_no_other_address_than_the_loopbacks_first(running: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 from arctic_runtime.catalog.lookup import lookup
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.compaction import CompactionMode, Node, Renew, Rewrite
+from arctic_runtime.model.compaction import CompactionMode, FileGroup, RewriteBase, RewriteFiles
 from arctic_runtime.operations.inspect import status
 from arctic_runtime.spark.maintenance import compaction as compacting
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
@@ -53,7 +53,7 @@ class Shop:
     def compact(self, mode: CompactionMode) -> Compacted:
         return compact(self.lake.session_of(self.model), mode)
 
-    def nodes(self, of: TableName | None = None) -> tuple[Node, ...]:
+    def nodes(self, of: TableName | None = None) -> tuple[FileGroup, ...]:
         found = observe_files(self.lake.reader, of or self.model.base)
         assert found is not None
         return found.nodes
@@ -85,7 +85,7 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
     assert (nothing.steps, nothing.bytes) == ((), 0)
     assert nothing.next == nothing.plan.steps[0]
     done = shop.compact("full")
-    assert isinstance(done.steps[0], Renew) == (merge == "on_read")
+    assert isinstance(done.steps[0], RewriteBase) == (merge == "on_read")
     assert done.plan.steps == ()
     files = [file for node in shop.nodes() for file in node.files]
     assert (len(files), sum(file.rows for file in files)) == (len(shop.nodes()), len(shop.rows))
@@ -114,7 +114,7 @@ def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_a
     shop.put([2, 31], 500)
     before = shop.lineage()
     (step,) = shop.compact("minor").steps
-    assert isinstance(step, Rewrite)
+    assert isinstance(step, RewriteFiles)
     assert (step.table, step.way) == (shop.model.table.changes, "join")
     assert len(shop.nodes(shop.model.table.changes)[0].files) == 1
     assert shop.lineage() == before
@@ -135,7 +135,7 @@ def test_small_files_of_a_node_are_joined_and_its_large_ones_left(lake: Warehous
     largest = max(file.bytes for node in shop.nodes() for file in node.files)
     shop.lake = lake.under(compaction={"small_file_bytes": largest})
     steps = [step for step in shop.compact("minor").steps if step.table == shop.model.table]
-    assert [step.way for step in steps if isinstance(step, Rewrite)] == ["join"]
+    assert [step.way for step in steps if isinstance(step, RewriteFiles)] == ["join"]
     kept = [file.bytes for node in shop.nodes() for file in node.files]
     assert largest in kept
     assert max(sum(1 for file in node.files if file.bytes < largest) for node in shop.nodes()) == 1
@@ -172,7 +172,7 @@ def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lo
     shop.compact("major")
     with once_before("commit.publish", lambda: shop.put([1, 50], 900, gone=2)):
         done = shop.compact("full")
-    assert any(isinstance(step, Rewrite) for step in done.steps)
+    assert any(isinstance(step, RewriteFiles) for step in done.steps)
     assert shop.is_right
     assert lake.broken(shop.model) == []
     assert lake.branches(shop.model) == set()
@@ -264,7 +264,7 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
         nodes=1,
         compaction={"small_files": 2, "deleted_share": 1},
     )
-    steps = [step for step in compact(lake.session_of(model), "major").steps if isinstance(step, Rewrite)]
+    steps = [step for step in compact(lake.session_of(model), "major").steps if isinstance(step, RewriteFiles)]
     assert [step.files for step in steps] == [sum(len(node.files) for node in over)]
     after = observe_files(lake.reader, model.table)
     assert after is not None

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import ArithmeticException, NumberFormatException
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import DataError, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.properties import GIVEN_UP
@@ -180,7 +180,7 @@ def test_a_run_that_gives_up_reads_its_upstreams_as_they_are_and_says_so(
 ) -> None:
     """What an invocation has pinned is what increments read; a query reads the newest rows."""
     model = grouped()
-    pins = Pins()
+    pins = PinnedSnapshots()
     planned = RefreshPlanner(model, lake.reader, pins=pins).plan()
     lake.append("landed", [(4, "c")], LANDED)
     failing(monkeypatch, raising(NotMaintained("COST", "most of the table")))

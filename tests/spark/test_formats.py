@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.step import DropBase
+from arctic_runtime.model.step import DropTable
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.tables.steps import perform
 from tests.spark.warehouse import Warehouse, refuse
@@ -85,6 +85,6 @@ def test_a_run_that_dies_between_dropping_a_base_and_making_it_anew_is_completed
     lake.run(shop.model(3))
     older = shop.model(2)
     session = lake.session_of(older)
-    perform(DropBase(older.base), session.context(session.observe()))
+    perform(DropTable(older.base), session.context(session.observe()))
     assert lake.run(older).mode == "unchanged"
     assert shop.is_right(older, 2)

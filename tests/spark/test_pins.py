@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Refresh
@@ -14,7 +14,7 @@ LANDED = "id int, city string"
 GROUPED = "select city, count(*) as n from {{{0}}} group by city"
 
 
-def run(lake: Warehouse, model: Model, pins: Pins) -> Outcome:
+def run(lake: Warehouse, model: Model, pins: PinnedSnapshots) -> Outcome:
     return Refresh.of(model, lake.reader, lambda: lake.spark, pins=pins).run()
 
 
@@ -38,14 +38,14 @@ def test_models_over_one_upstream_agree_although_it_moves_on_between_them(
 ) -> None:
     left, right, both = diamond
     lake.append("landed", [(3, "a")], LANDED)
-    pins = Pins()
+    pins = PinnedSnapshots()
     first = run(lake, left, pins)
     lake.append("landed", [(4, "a"), (5, "b")], LANDED)
     second = run(lake, right, pins)
     run(lake, both, pins)
     assert first.consumed == second.consumed
     assert lake.rows(both) == [("a", 2, 2), ("b", 1, 1)]
-    later = Pins()
+    later = PinnedSnapshots()
     for model in diamond:
         run(lake, model, later)
     assert lake.rows(both) == [("a", 3, 3), ("b", 2, 2)]
@@ -54,7 +54,7 @@ def test_models_over_one_upstream_agree_although_it_moves_on_between_them(
 
 def test_a_table_is_read_as_its_own_run_made_it(lake: Warehouse, diamond: tuple[Model, Model, Model]) -> None:
     left, right, both = diamond
-    pins = Pins()
+    pins = PinnedSnapshots()
     run(lake, both, pins)
     lake.append("landed", [(3, "c")], LANDED)
     for model in (left, right, both):
@@ -66,7 +66,7 @@ def test_what_was_read_by_another_invocation_is_not_read_as_of_an_older_pin(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:
     left, right, _ = diamond
-    pins = Pins()
+    pins = PinnedSnapshots()
     run(lake, left, pins)
     lake.append("landed", [(3, "a")], LANDED)
     lake.run(right)
@@ -78,7 +78,7 @@ def test_a_query_that_is_computed_in_full_reads_its_upstreams_as_they_are(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:
     left, _, _ = diamond
-    pins = Pins()
+    pins = PinnedSnapshots()
     run(lake, left, pins)
     lake.append("landed", [(3, "a")], LANDED)
     other = lake.model("others", GROUPED.format("landed"), primary_key="city")

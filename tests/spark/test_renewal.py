@@ -9,7 +9,7 @@ import pytest
 
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.compaction import Renew, Rewrite
+from arctic_runtime.model.compaction import RewriteBase, RewriteFiles
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
 from arctic_runtime.spark.tables.steps import perform
 from tests.crash.dying import dying
@@ -17,7 +17,7 @@ from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
-    from arctic_runtime.model.compaction import Node
+    from arctic_runtime.model.compaction import FileGroup
     from arctic_runtime.model.state import TableState
     from arctic_runtime.model.table import Model
 
@@ -50,15 +50,15 @@ class Store:
     def compact(self) -> Compacted:
         return compact(self.lake.session_of(self.model), "full")
 
-    def planned(self) -> Renew:
+    def planned(self) -> RewriteBase:
         step = plan_compaction(self.lake.session_of(self.model, refuse), "full")[1].steps[0]
-        assert isinstance(step, Renew)
+        assert isinstance(step, RewriteBase)
         return step
 
     def state(self) -> TableState:
         return self.lake.state(self.model)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[FileGroup, ...]:
         found = observe_files(self.lake.reader, self.model.base)
         assert found is not None
         return found.nodes
@@ -108,8 +108,8 @@ def test_changes_are_merged_in_one_pass_and_readers_see_no_change(lake: Warehous
     before = len(lake.state(store.model).base.parents)  # type: ignore[union-attr]
     done = store.compact()
     assert [(type(step), step.table) for step in done.steps] == [
-        (Renew, store.model.base),
-        (Rewrite, store.model.table.changes),
+        (RewriteBase, store.model.base),
+        (RewriteFiles, store.model.table.changes),
     ]
     assert done.plan.steps == ()
     assert len(lake.state(store.model).base.parents) == before + 1  # type: ignore[union-attr]
@@ -187,7 +187,7 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     step, state = store.planned(), store.state()
     assert (len(step.ranges) > 1) == (parts > 1)
     other = lake.session_of(store.model)
-    merge = once_before("base.rewrite.write", lambda: other.settled(other.observe(), fold=True))
+    merge = once_before("base.rewrite.write", lambda: other.reconciled(other.observe(), fold=True))
     with merge, pytest.raises(CommitConflict):
         perform(step, lake.session_of(store.model).context(state))
     assert store.merged()
@@ -210,6 +210,6 @@ def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse) -> None:
         perform(step, lake.session_of(store.model).context(state))
     assert [line.split()[1] for line in written] == [str(part) for part in step.ranges]
     assert store.merged()
-    lake.session_of(store.model).settled(store.state())
+    lake.session_of(store.model).reconciled(store.state())
     assert store.is_right
     assert lake.branches(store.model) == set()

@@ -10,7 +10,7 @@ import pytest
 
 from arctic_runtime.catalog.lookup import lookup
 from arctic_runtime.catalog.manifests import observe_files, observe_specs
-from arctic_runtime.model.compaction import Relevel
+from arctic_runtime.model.compaction import ResizeBuckets
 from arctic_runtime.model.hash_tree import iceberg_hash, node_of
 from arctic_runtime.model.layout import node_count
 from arctic_runtime.plan.hash_trees import Unit, units
@@ -102,7 +102,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     sizes = sorted(unit.bytes for unit in shop.units())
     shop.lake = shop.lake.under(buckets={"level_split_share": 2})
     (step,) = shop.split(sizes[-1] - 1).steps
-    assert isinstance(step, Relevel)
+    assert isinstance(step, ResizeBuckets)
     assert (step.direction, step.depth, len(step.nodes)) == ("split", 2, 1)
     assert sorted(len(unit.places) for unit in shop.units()) == [1, 1, 1]
     assert sorted(unit.depth for unit in shop.units()) == [1, 2, 2]
@@ -130,7 +130,7 @@ def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_th
     limit = max(unit.bytes for unit in shop.units()) - 1
     with once_before("commit.publish", lambda: shop.put([3, 50], 900, gone=[60])):
         steps = shop.split(limit).steps
-    assert [step.direction for step in steps if isinstance(step, Relevel)] == ["split"]
+    assert [step.direction for step in steps if isinstance(step, ResizeBuckets)] == ["split"]
     (depth,) = {unit.depth for unit in shop.units()}
     assert depth > 1
     assert not any(unit.is_mixed for unit in shop.units())

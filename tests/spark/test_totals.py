@@ -115,7 +115,7 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         lake.run(sales)
         assert lake.run(model).mode == "incremental"
         state = lake.state(model)
-        assert state.totals is not None
+        assert state.aggregate_state is not None
         # The run that makes totals computes everything, which tells nothing of what following changes takes.
         last = last_run(state.changes)
         assert (last is not None and last.estimated is not None) == (seed > 1)
@@ -149,7 +149,7 @@ def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
         lake.run(sales)
         assert lake.run(model).mode == "incremental"
         state = lake.state(model)
-        assert state.totals is None
+        assert state.aggregate_state is None
         last = last_run(state.changes)
         assert last is not None
         assert last.no_aggregate_state is not None
@@ -265,9 +265,9 @@ def spoil_totals(lake: Warehouse, model: Model) -> None:
     """Puts others, with one row more in each group, in the place of the newest run's totals, as if it had kept them."""
     state = lake.state(model)
     last = last_run(state.changes)
-    assert state.totals is not None
+    assert state.aggregate_state is not None
     assert last is not None
-    kept = read_table(lake.spark, model.table.totals, state.totals)
+    kept = read_table(lake.spark, model.table.totals, state.aggregate_state)
     spoiled = lake.spark.createDataFrame(kept.withColumn("total_1", column("total_1") + 1).collect(), kept.schema)
     lake.reader.catalog.drop_table((lake.namespace, "kept__totals"))
     writer = spoiled.writeTo(lake.sql_name("kept__totals")).tableProperty("format-version", "3")

@@ -3,7 +3,7 @@
 As Iceberg does, a commit makes a branch anew that is not there any more, on top of what main is then.
 
 Operations are generators that stop before each touch of the catalog, so that a test decides who goes next. What they do
-is planned by the real `decide`, `settle`, `stale_branches`, `why_not_publish` and `expiry`. Nobody waits before
+is planned by the real `decide`, `reconcile`, `stale_branches`, `why_not_publish` and `expiry`. Nobody waits before
 dropping a branch that main has left behind, so writers lose theirs at any moment.
 """
 
@@ -37,7 +37,7 @@ from arctic_runtime.model.version import Version, Window, decode_versions, encod
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.expiry import expiry
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.plan.reconcile import reconcile, stale_branches
 from arctic_runtime.thresholds import Thresholds
 
 Rows = dict[int, str]
@@ -224,7 +224,7 @@ class Lake:
         yield "observe"
         state, upstreams = self.observe(), self.upstreams()
         decision = decide(self.model, state, upstreams, Request())
-        state = yield from self.settled(state)
+        state = yield from self.reconciled(state)
         if decision.mode == "unchanged":
             return
         if state.changes is None:
@@ -236,7 +236,7 @@ class Lake:
         said = {MODE: decision.mode, REASON: decision.reason, OFFSETS: encode_versions(decision.consumed)}
         yield from self.append(state, self._events(decision.windows[str(EVENTS)]), said)
         yield "observe"
-        yield from self.settled(self.observe())
+        yield from self.reconciled(self.observe())
 
     def cleared(self, state: TableState) -> Operation:
         for step in stale_branches(self.model, state, LONG_AFTER, Thresholds().expiry):
@@ -244,7 +244,7 @@ class Lake:
 
     def _compact(self) -> Operation:
         yield "observe"
-        state = yield from self.settled(self.observe())
+        state = yield from self.reconciled(self.observe())
         yield from self.cleared(state)
         assert state.base is not None
         assert state.base.merged is not None
@@ -253,7 +253,7 @@ class Lake:
             self.base, state.base.snapshot, [("replace", content, {}), ("append", content, merged_to(merged))]
         )
         yield "observe"
-        state = yield from self.settled(self.observe())
+        state = yield from self.reconciled(self.observe())
         assert state.changes is not None
         assert state.changes.head is not None
         yield from self.swap(self.log, state.changes.head.snapshot, [("replace", [], {})])
@@ -269,7 +269,7 @@ class Lake:
 
     def _restore(self, version: int) -> Operation:
         yield "observe"
-        state = yield from self.settled(self.observe())
+        state = yield from self.reconciled(self.observe())
         if version not in self.log.snaps:
             raise ConfigError(f"there is no version {version}")
         then = self.folded(self.log.snaps[version].sequence)
@@ -280,7 +280,7 @@ class Lake:
         said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(offsets_of(last))}
         yield from self.append(state, wanted, said)
         yield "observe"
-        yield from self.settled(self.observe())
+        yield from self.reconciled(self.observe())
 
     def _events(self, window: Window) -> Rows:
         after = window.start.sequence if window.start else 0
@@ -301,8 +301,8 @@ class Lake:
         )
         self.history.append(self.log.snaps[self.log.refs["main"]])
 
-    def settled(self, state: TableState) -> Generator[str, None, TableState]:
-        while steps := settle(self.model, state, Thresholds().merge):
+    def reconciled(self, state: TableState) -> Generator[str, None, TableState]:
+        while steps := reconcile(self.model, state, Thresholds().merge):
             for step in steps:
                 yield from self.perform(step, state)
             yield "observe"

@@ -28,18 +28,18 @@ _FLAGS = (HAS_AFTER, HAS_BEFORE)
 class Paired:
     """The pairs of an operator with the columns `names`.
 
-    `settled` are those that are the same before and after; `keys` those that are in the source's key, with the name
+    `reconciled` are those that are the same before and after; `keys` those that are in the source's key, with the name
     that they have there. Both hold whatever the flags say.
     """
 
     node: Node
     names: tuple[str, ...]
-    settled: frozenset[str]
+    reconciled: frozenset[str]
     keys: Mapping[str, str]
 
     def settles(self, condition: exp.Expr | None) -> bool:
         """Whether a condition says the same of both rows of a pair."""
-        return self.settled.issuperset(set(used(condition)).intersection(self.names))
+        return self.reconciled.issuperset(set(used(condition)).intersection(self.names))
 
 
 def pair_columns(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def projected(below: Paired, expressions: tuple[tuple[str, exp.Expr], ...]) -> P
     return Paired(
         project(below.node, (*made, *((flag, column(flag)) for flag in _FLAGS))),
         tuple(name for name, _ in expressions),
-        frozenset(name for name, source in own.items() if source in below.settled),
+        frozenset(name for name, source in own.items() if source in below.reconciled),
         {name: below.keys[source] for name, source in own.items() if source in below.keys},
     )
 
@@ -75,7 +75,7 @@ def joined_once(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -
     joined = Join(kind, below.node, partner, on)
     values = {name: column(name) for name in columns(joined)} | {before(name): column(name) for name in own}
     node = project(joined, tuple(values.items()))
-    return replace(below, node=node, names=(*below.names, *own), settled=below.settled.union(own))
+    return replace(below, node=node, names=(*below.names, *own), reconciled=below.reconciled.union(own))
 
 
 def joined_twice(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:

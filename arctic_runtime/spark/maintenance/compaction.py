@@ -12,17 +12,17 @@ from functools import partial
 from typing_extensions import assert_never
 
 from arctic_runtime.catalog.manifests import observe_files, observe_totals
-from arctic_runtime.catalog.partial_progress import observe_begun
+from arctic_runtime.catalog.partial_progress import observe_partial_progress
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import (
     CompactionMode,
     CompactionPlan,
     CompactionStep,
-    Fold,
+    MergeUnmerged,
     Place,
-    Relevel,
-    Renew,
-    Rewrite,
+    ResizeBuckets,
+    RewriteBase,
+    RewriteFiles,
     TableFiles,
     describe_compaction,
 )
@@ -59,7 +59,7 @@ def plan_compaction(
     state = session.observe()
     built(state, session.model.table)
     tables = _observed(session, (session.model.base, session.model.table.changes))
-    begun = observe_begun(session.reader, session.model.base)
+    begun = observe_partial_progress(session.reader, session.model.base)
     return state, compaction(session.model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
 
 
@@ -144,22 +144,24 @@ def _next_step(
     session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
     """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
-    state = session.settled(session.observe())
+    state = session.reconciled(session.observe())
     for stale in stale_branches(session.model, state, session.now, session.reader.thresholds.expiry):
         perform(stale, session.context(state))
     state, plan = planned(done_by(performed))
-    has_merged = any(isinstance(step, Fold | Renew) for step in performed)
-    return state, next((step for step in plan.steps if isinstance(step, Rewrite | Relevel) or not has_merged), None)
+    has_merged = any(isinstance(step, MergeUnmerged | RewriteBase) for step in performed)
+    return state, next(
+        (step for step in plan.steps if isinstance(step, RewriteFiles | ResizeBuckets) or not has_merged), None
+    )
 
 
 def _perform(step: CompactionStep, session: TableSession, state: TableState, tell: Callable[[str], None]) -> None:
     match step:
-        case Fold():
-            session.settled(state, fold=True)
-        case Renew():
+        case MergeUnmerged():
+            session.reconciled(state, fold=True)
+        case RewriteBase():
             perform(step, replace(session.context(state), tell=tell))
-            session.settled(session.observe())
-        case Rewrite() | Relevel():
+            session.reconciled(session.observe())
+        case RewriteFiles() | ResizeBuckets():
             perform(step, session.context(state))
         case _:
             assert_never(step)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import last_consumed, observe_snapshots
+from arctic_runtime.catalog.observe import last_offsets, observe_snapshots
 from arctic_runtime.effects import effect, retried, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.expiry import ExpiryPlan, ages_text
@@ -70,12 +70,12 @@ def _built(session: TableSession) -> TableState:
 
 def _tables(session: TableSession, state: TableState) -> tuple[TableName, ...]:
     table = session.model.table
-    return (table.changes, session.model.base, *([table.totals] if state.totals is not None else []))
+    return (table.changes, session.model.base, *([table.totals] if state.aggregate_state is not None else []))
 
 
 def _planned(session: TableSession, state: TableState, readers: Iterable[TableName]) -> ExpiryPlan:
     found = [observe_snapshots(session.reader, of) for of in _tables(session, state)]
-    read = {str(reader): last_consumed(session.reader, reader).get(str(session.model.table)) for reader in readers}
+    read = {str(reader): last_offsets(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
     tables = [of for of in found if of is not None]
     return expiry(session.model, state, tables, consumers, _milliseconds(session), session.reader.thresholds)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from arctic_runtime.catalog.observe import observe_own
-from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.step import DropRelation
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def reset(session: TableSession) -> tuple[Stranger, ...]:
+def reset(session: TableSession) -> tuple[ConflictingRelation, ...]:
     """Drops the relations that a model made, and returns them; nothing of another's is touched.
 
     The change table, which all else follows, goes last: a reset that dies is finished by another one, or undone by

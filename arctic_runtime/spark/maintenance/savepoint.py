@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.run_summary import last_load
-from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.savepoint import Savepoint, SetTag
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.plan.savepoint import dropped, savepoint
 from arctic_runtime.spark.tables.steps import perform
@@ -20,7 +20,7 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
 
     Raises ConfigError where the version is not kept, or the name can't be used.
     """
-    state = session.settled(session.observe())
+    state = session.reconciled(session.observe())
     changes, _ = built(state, session.model.table)
     known = observe_savepoints(session.reader, session.model)
     newest = last_load(changes)
@@ -40,6 +40,6 @@ def drop_savepoint(session: TableSession, name: str) -> None:
     _perform(session, session.observe(), tags)
 
 
-def _perform(session: TableSession, state: TableState, tags: Sequence[Tag]) -> None:
+def _perform(session: TableSession, state: TableState, tags: Sequence[SetTag]) -> None:
     for tag in tags:
         perform(tag, session.context(state))

@@ -124,9 +124,9 @@ def _kept(context: Context, plan: Totals) -> DataFrame | None:
     """The totals as of the newest run; None where it kept none, or others than this plan's."""
     state = context.state
     last = last_run(state.changes)
-    if state.totals is None or last is None or last.aggregate_state != fingerprint(plan):
+    if state.aggregate_state is None or last is None or last.aggregate_state != fingerprint(plan):
         return None
-    return read(context.spark, context.model, state.totals, plan)
+    return read(context.spark, context.model, state.aggregate_state, plan)
 
 
 def read(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:

@@ -288,7 +288,7 @@ class Computation:
             net = self._net_with_late(query, found, last)
         else:
             net = events.net_events(model, query, self.shape)
-        high = found.high_mark
+        high = found.high_watermark
         summary = RunSummary(
             high_watermark=high if model.config.sequence_by else None,
             restored=last.restored if last else None,
@@ -335,7 +335,7 @@ class Computation:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
         ordered = model.config.sequence_by is not None
         if self.decision.mode == "full":
-            return refresh_changes(net, self._all_old(), shape, ordered, found.high_mark)
+            return refresh_changes(net, self._all_old(), shape, ordered, found.high_watermark)
         if model.config.changelog == "input" and state.base is not None:
             return input_changes(net, shape)
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)

@@ -25,7 +25,7 @@ _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|
 
 @dataclass(frozen=True)
 class Profile:
-    """What one pass over a window's events found. `high_mark` and `oldest_late` are texts as `marks` writes them.
+    """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes them.
 
     `late` is how many events may be late: those before the newest event of any earlier run.
     """
@@ -35,7 +35,7 @@ class Profile:
     null_sequences: int
     late: int
     oldest_late: str | None
-    high_mark: str | None
+    high_watermark: str | None
 
 
 def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -99,17 +99,17 @@ def is_in(part: Part, shape: Shape) -> Expression:
     return all_of([column(of.name) == marks.exact(value, of.type) for of, value in kept if of is not None])
 
 
-def profile(model: Model, events: DataFrame, seq_type: str, high_mark: str | None) -> Profile:
+def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str | None) -> Profile:
     """Counts events and their flaws in one job."""
     sequence = column(model.config.sequence_by).cast(seq_type) if model.config.sequence_by else F.lit(0)
-    mark = F.lit(None).cast(seq_type) if high_mark is None else marks.latest(high_mark, seq_type)
+    mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.latest(high_watermark, seq_type)
     row = events.agg(
         F.count(F.lit(1)).alias("events"),
         F.count_if(_null_key(model)).alias("null_keys"),
         F.count_if(sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
         marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
-        marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_mark"),
+        marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
     ).collect()[0]
     return Profile(**row.asDict())
 

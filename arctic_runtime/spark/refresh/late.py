@@ -27,9 +27,9 @@ from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read
 _NEWEST = "__arctic_seen"
 
 
-def keys_maybe_late(model: Model, events: DataFrame, high_mark: str, shape: Shape) -> DataFrame:
+def keys_maybe_late(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
     """The keys of the events before the newest one of all earlier runs."""
-    is_late = _sequence(model) < marks.latest(high_mark, shape.sequence_type)
+    is_late = _sequence(model) < marks.latest(high_watermark, shape.sequence_type)
     return events.where(is_late).select(*[column(part) for part in model.config.primary_key]).distinct()
 
 

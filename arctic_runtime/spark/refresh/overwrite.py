@@ -54,7 +54,7 @@ def overwrite(
 
 def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
     session, upstreams = refresh.table, refresh.planner.observe_upstreams()
-    state = session.settled(session.observe())
+    state = session.reconciled(session.observe())
     last = last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
         raise not_built(session.model.table)
@@ -89,7 +89,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
         declared=known.and_also(part, written),
     )
     appended = publish(ChangeSet(commit, found, shape, summary), context)
-    session.settled(session.observe())
+    session.reconciled(session.observe())
     return appended.rows
 
 

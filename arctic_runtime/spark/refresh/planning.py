@@ -9,7 +9,7 @@ from functools import partial
 
 from arctic_runtime.catalog.manifests import observe_placement
 from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, view_sql
-from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import Reads, reads
@@ -25,7 +25,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import settings_with_effect
 from arctic_runtime.plan.increment import Upstreams, analysis
-from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.plan.reconcile import reconcile, stale_branches
 from arctic_runtime.spark.tables.timings import Timings
 
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
@@ -78,9 +78,9 @@ class RefreshPlanner:
         reader: CatalogReader,
         request: Request | None = None,
         now: datetime.datetime | None = None,
-        pins: Pins | None = None,
+        pins: PinnedSnapshots | None = None,
     ) -> None:
-        self.pins = pins or Pins()
+        self.pins = pins or PinnedSnapshots()
         self.request = request or Request()
         self.model = laid_out_anew(model) if self.request.full_refresh else model
         self.reader = reader
@@ -115,7 +115,7 @@ class RefreshPlanner:
 
     def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
-        if planned.decision.mode != "unchanged" or settle(self.model, planned.state, self.reader.thresholds.merge):
+        if planned.decision.mode != "unchanged" or reconcile(self.model, planned.state, self.reader.thresholds.merge):
             return None
         self.pins.forget(self.model.table)
         return self.outcome(planned.decision, NO_ROWS, planned.state)
@@ -126,7 +126,7 @@ class RefreshPlanner:
         upstreams = self.observe_upstreams()
         decision = self._decide(state, upstreams, self.request)
         head = state.changes.head if state.changes else None
-        steps: list[Step | AppendChanges] = [*settle(self.model, state, self.reader.thresholds.merge)]
+        steps: list[Step | AppendChanges] = [*reconcile(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":
             steps += stale_branches(self.model, state, self.now, self.reader.thresholds.expiry)
             steps.append(
@@ -150,9 +150,9 @@ class RefreshPlanner:
     def observe(self) -> TableState:
         return observe_model(self.reader, self.model)
 
-    def observe_upstreams(self, pins: Pins | None = None) -> Upstreams:
+    def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
         """The version of every table that the query reads, also through views: the pinned version, else the newest."""
-        known = pins or Pins()
+        known = pins or PinnedSnapshots()
         if self.model.config.input == "changes":
             names = changes_read(self.model.sql)
             states = {

@@ -30,7 +30,7 @@ def restore(session: TableSession, version: int | str) -> dict[str, int]:
 
 
 def _restored(session: TableSession, version: str) -> dict[str, int]:
-    state = session.settled(session.observe())
+    state = session.reconciled(session.observe())
     table = session.model.table
     commit = version_named(session, run_commits(state.changes), version)
     source = observe_source(session.reader, table)
@@ -58,5 +58,5 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         declared=then.declared,
     )
     appended = publish(ChangeSet(commit_plan, found, shape, summary), context)
-    session.settled(session.observe())
+    session.reconciled(session.observe())
     return appended.rows

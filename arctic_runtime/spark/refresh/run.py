@@ -11,7 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.observe import observe_source
-from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import CommitConflict, SourceError
@@ -26,7 +26,7 @@ from arctic_runtime.model.properties import (
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import SourceState, TableState
-from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropBase, EvolveSchema, SetProperties
+from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
@@ -95,7 +95,7 @@ class Refresh:
         spark: Callable[[], SparkSession],
         request: Request | None = None,
         now: datetime.datetime | None = None,
-        pins: Pins | None = None,
+        pins: PinnedSnapshots | None = None,
     ) -> Refresh:
         """A run of a model that is planned by a planner of its own."""
         return cls(RefreshPlanner(model, reader, request, now, pins), spark)
@@ -142,7 +142,7 @@ class Refresh:
         return self._attempt(self._plan())
 
     def _settled(self, state: TableState) -> TableState:
-        return self.table.settled(state, appended=self._committed[1] if self._committed else None)
+        return self.table.reconciled(state, appended=self._committed[1] if self._committed else None)
 
     def _repairing(self, context: Context, decision: Decision) -> Decision:
         """The decision with the promises that the table breaks, where a full refresh was asked for.
@@ -321,7 +321,7 @@ class Refresh:
             if not decisions.holds_nothing(model, state):
                 raise
             for table in (model.base, model.table.changes):
-                perform(DropBase(table), context)
+                perform(DropTable(table), context)
             raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
         return [step for step in steps if not step.change.is_empty]
 

@@ -93,7 +93,7 @@ def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstrea
     """Of the versions that the newest run read, to which they belong, whatever has come since."""
     check = "the totals are those of the rows that were read"
     last = last_run(state.changes)
-    if state.totals is None or last is None or last.aggregate_state is None:
+    if state.aggregate_state is None or last is None or last.aggregate_state is None:
         return
     plan = totals.plan_of(table.model, upstreams, last.aggregate_state)
     if plan is None:
@@ -106,7 +106,7 @@ def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstrea
         return
     windows = {of: Window(of, None, version) for of, version in read.items()}
     increments.register_images(table.spark(), (plan.state,), upstreams, windows, table.reader.thresholds)
-    differing = totals.differing(table.spark(), table.model, state.totals, plan)
+    differing = totals.differing(table.spark(), table.model, state.aggregate_state, plan)
     yield finding(check, differing, table.reader.thresholds.reports)
 
 

@@ -8,11 +8,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.partial_progress import observe_begun
+from arctic_runtime.catalog.partial_progress import observe_partial_progress
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
-from arctic_runtime.model.compaction import NodeRange, Renew
+from arctic_runtime.model.compaction import BucketRange, RewriteBase
 from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.spark.engine.java_errors import SPARK
@@ -28,7 +28,7 @@ CHANGED = f"{OWN_PREFIX}changed"
 """What the action of a row's change is called where both are side by side; with a number, a column of the change."""
 
 
-def rewrite_base(step: Renew, context: Context) -> None:
+def rewrite_base(step: RewriteBase, context: Context) -> None:
     """Writes the parts that remain of a step, then makes them the table; the context is told of each part.
 
     Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
@@ -41,7 +41,7 @@ def rewrite_base(step: Renew, context: Context) -> None:
         _rewrite_by_parts(step, context)
 
 
-def _rewrite_by_parts(step: Renew, context: Context) -> None:
+def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
     """A part stays done on the branch whatever comes after it.
 
     Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
@@ -68,13 +68,13 @@ def _rewrite_by_parts(step: Renew, context: Context) -> None:
     clear_away(context.attempt, step.table, step.branch)
 
 
-def _done(step: Renew, part: NodeRange) -> str:
+def _done(step: RewriteBase, part: BucketRange) -> str:
     return f"  nodes {part} of {step.table} are done, part {step.ranges.index(part) + 1} of {len(step.ranges)}"
 
 
-def _check_all_done(step: Renew, context: Context) -> None:
+def _check_all_done(step: RewriteBase, context: Context) -> None:
     """Raises CommitConflict where a part is not on the branch: it was dropped meanwhile, with what was on it."""
-    begun = observe_begun(context.reader, step.table)
+    begun = observe_partial_progress(context.reader, step.table)
     done = next((one.done for one in begun if one.branch == step.branch), frozenset())
     lost = [str(part) for part in step.ranges if part not in done]
     if lost:
@@ -84,7 +84,7 @@ def _check_all_done(step: Renew, context: Context) -> None:
         )
 
 
-def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], more: Mapping[str, str]) -> None:
+def _write(step: RewriteBase, part: BucketRange, context: Context, to: Sequence[str], more: Mapping[str, str]) -> None:
     """The nodes of a part in the place of what is in them, in one commit."""
     rows, is_within = _merged(step, part, context, to), _within(step, part, context)
     options = {
@@ -102,7 +102,7 @@ def _write(step: Renew, part: NodeRange, context: Context, to: Sequence[str], mo
         )
 
 
-def _merged(step: Renew, part: NodeRange, context: Context, of: Sequence[str]) -> DataFrame:
+def _merged(step: RewriteBase, part: BucketRange, context: Context, of: Sequence[str]) -> DataFrame:
     """The rows of a part's nodes after the merge, each in the task of its node.
 
     They are read where they are written, with the columns that the base has now.
@@ -122,7 +122,7 @@ def _merged(step: Renew, part: NodeRange, context: Context, of: Sequence[str]) -
     return _ordered(alive.select(*merged), step, context.model.table.catalog)
 
 
-def _newest(step: Renew, part: NodeRange, context: Context) -> DataFrame:
+def _newest(step: RewriteBase, part: BucketRange, context: Context) -> DataFrame:
     """The newest change of every key that belongs into a part."""
     changes = context.state.changes
     assert changes is not None
@@ -131,7 +131,9 @@ def _newest(step: Renew, part: NodeRange, context: Context) -> DataFrame:
     return newest_changes(found, context.model.config.primary_key, step.commits)
 
 
-def _met(base: DataFrame, changes: DataFrame, step: Renew, columns: Sequence[Column], context: Context) -> DataFrame:
+def _met(
+    base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
+) -> DataFrame:
     """Rows and changes side by side; where they meet by hash, the side with fewer rows is the one that is held."""
     places = {kept.name.lower(): place for place, kept in enumerate(columns)}
     pairs = [column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
@@ -143,7 +145,7 @@ def _met(base: DataFrame, changes: DataFrame, step: Renew, columns: Sequence[Col
     return base.join(changes.hint("shuffle_hash"), all_of(pairs), "full_outer")
 
 
-def _within(step: Renew, part: NodeRange, context: Context) -> Expression:
+def _within(step: RewriteBase, part: BucketRange, context: Context) -> Expression:
     """Whether a row, of the base or of the changes, belongs into a part; true where that is all of the table."""
     if len(step.ranges) == 1:
         return F.lit(True)
@@ -151,7 +153,7 @@ def _within(step: Renew, part: NodeRange, context: Context) -> Expression:
     return (bucket >= part.first) & (bucket <= part.last)
 
 
-def _ordered(rows: DataFrame, step: Renew, catalog: str) -> DataFrame:
+def _ordered(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
     """Where partitions lie in a node, rows come partition by partition, so that one file at a time is written."""
     values = [transform_value(catalog, of) for of in step.transforms] if len(step.transforms) > 1 else []
     order = [*values, *map(column, step.order)]

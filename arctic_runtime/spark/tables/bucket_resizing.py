@@ -5,7 +5,7 @@ from __future__ import annotations
 from arctic_runtime.catalog.manifests import observe_specs
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.compaction import Relevel, Rewrite, Specs
+from arctic_runtime.model.compaction import ResizeBuckets, RewriteFiles, Specs
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import Sql, name, number, statement
@@ -14,7 +14,7 @@ from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.file_rewrite import rewrite_files
 
 
-def resize_buckets(step: Relevel, context: Context) -> None:
+def resize_buckets(step: ResizeBuckets, context: Context) -> None:
     """Moves nodes to another depth of their tree, in one commit after the partition specs are ready.
 
     A process that dies between the two leaves a table whose new files come to lie deeper or less deep than its old
@@ -23,11 +23,11 @@ def resize_buckets(step: Relevel, context: Context) -> None:
     rewrite_files(_rewriting(step, context), context)
 
 
-def _rewriting(step: Relevel, context: Context) -> Rewrite:
+def _rewriting(step: ResizeBuckets, context: Context) -> RewriteFiles:
     """The rewrite that brings the nodes under the partition spec of their new depth."""
     reader = context.reader
     spec = _ready(step, context, reader)
-    return Rewrite(
+    return RewriteFiles(
         table=step.table,
         expected=step.expected,
         way="sort",
@@ -44,7 +44,7 @@ def _rewriting(step: Relevel, context: Context) -> Rewrite:
     )
 
 
-def _ready(step: Relevel, context: Context, reader: CatalogReader) -> int:
+def _ready(step: ResizeBuckets, context: Context, reader: CatalogReader) -> int:
     """The spec of the step's depth, made where there is none, after the default has come to its own depth."""
     model = context.model
     for depth in (step.depth, step.default_depth):
@@ -57,7 +57,7 @@ def _ready(step: Relevel, context: Context, reader: CatalogReader) -> int:
     return found
 
 
-def _make_default(step: Relevel, specs: Specs, depth: int, context: Context, reader: CatalogReader) -> None:
+def _make_default(step: ResizeBuckets, specs: Specs, depth: int, context: Context, reader: CatalogReader) -> None:
     model = context.model
     if specs.default == _of_depth(specs, depth, model):
         return
@@ -97,5 +97,5 @@ def _bucket(column: str, buckets: int) -> Sql:
     return statement("bucket({n}, {c})", n=number(buckets), c=name(column))
 
 
-def _changed(step: Relevel) -> CommitConflict:
+def _changed(step: ResizeBuckets) -> CommitConflict:
     return CommitConflict(f"{step.table}: its partition specs changed while nodes were about to {step.direction}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import SEQUENCE
-from arctic_runtime.model.expiry import Trim, ages_text
+from arctic_runtime.model.expiry import CompactChangelog, ages_text
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import listed, name, statement
@@ -17,7 +17,7 @@ _ROWS = "__arctic_t"
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
-def compact_changelog(step: Trim, context: Context) -> None:
+def compact_changelog(step: CompactChangelog, context: Context) -> None:
     """Deletes the rows in one commit, and notes before up to where rows may be gone, for readers that are behind.
 
     Raises CommitConflict where the change table has moved on.
@@ -26,7 +26,7 @@ def compact_changelog(step: Trim, context: Context) -> None:
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete(step, context, on))
 
 
-def _delete(step: Trim, context: Context, branch: tuple[str, ...]) -> None:
+def _delete(step: CompactChangelog, context: Context, branch: tuple[str, ...]) -> None:
     spark, key, view = context.spark, context.model.config.primary_key, f"arctic_trim_{context.token}"
     place = F.col(COMMIT_ORDER)
     old = read_table(spark, step.table, step.expected).where(place <= step.until.sequence)

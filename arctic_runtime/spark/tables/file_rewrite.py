@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import (
-    Node,
+    FileGroup,
     PartitionValue,
-    Rewrite,
+    RewriteFiles,
 )
 from arctic_runtime.model.hash_tree import HashNode, bucket_node
 from arctic_runtime.model.table import Model, Transform
@@ -24,7 +24,7 @@ from arctic_runtime.spark.tables.context import Context
 ANY_SIZE = 2**62
 
 
-def rewrite_files(step: Rewrite, context: Context) -> None:
+def rewrite_files(step: RewriteFiles, context: Context) -> None:
     """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict where main moved."""
     state = context.state
     assert state.base is not None
@@ -50,7 +50,7 @@ def _stamp(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> Non
     effect("compaction.stamp", writer.append, f"say what {'.'.join(branch)} is merged to", SPARK)
 
 
-def _call(step: Rewrite, context: Context) -> Sql:
+def _call(step: RewriteFiles, context: Context) -> Sql:
     """The call that rewrites, open at its end for the branch.
 
     Iceberg finds the files by the condition and takes them whole, so a condition that is too wide costs only time.
@@ -70,7 +70,7 @@ def _call(step: Rewrite, context: Context) -> Sql:
     )
 
 
-def _options(step: Rewrite) -> dict[str, str]:
+def _options(step: RewriteFiles) -> dict[str, str]:
     under = {"target-file-size-bytes": str(step.target_bytes)}
     if step.spec is not None:
         under["output-spec-id"] = str(step.spec)
@@ -90,11 +90,11 @@ def _order(model: Model) -> Sql:
     return listed(statement("{c} ASC NULLS FIRST", c=name(column)) for column in columns)
 
 
-def _where(model: Model, step: Rewrite) -> Sql:
+def _where(model: Model, step: RewriteFiles) -> Sql:
     return listed([_is_in(model, node, step.buckets) for node in step.nodes], " OR ")
 
 
-def _is_in(model: Model, node: Node, buckets: Sequence[int]) -> Sql:
+def _is_in(model: Model, node: FileGroup, buckets: Sequence[int]) -> Sql:
     told = [_is(model.table.catalog, value) for value in node.partition if value.type]
     told += _beside(model, node, buckets)
     return statement("({all})", all=listed(told, " AND ")) if told else Sql("true")
@@ -117,7 +117,7 @@ def _is(catalog: str, of: PartitionValue) -> Sql:
     )
 
 
-def _beside(model: Model, node: Node, buckets: Sequence[int]) -> list[Sql]:
+def _beside(model: Model, node: FileGroup, buckets: Sequence[int]) -> list[Sql]:
     """What rows of a node have for buckets of other numbers, so that files which lie in those are told apart too."""
     for value in node.partition:
         is_node = value.transform.is_bucket_of(model.config.hash_key)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.model.expiry import DropTags, Expire
-from arctic_runtime.model.savepoint import Tag
+from arctic_runtime.model.expiry import DropTags, ExpireSnapshots
+from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.spark.engine.statement import listed, name, number, statement, text
 from arctic_runtime.spark.tables.commit import perform_statement
 
 
-def expire_snapshots(step: Expire, spark: SparkSession) -> None:
+def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
     """Expires snapshots by their ids alone: the table's own age limits would expire snapshots that are still needed."""
     call = statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
@@ -30,7 +30,7 @@ def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
         perform_statement("expiry.drop_tag", spark, drop)
 
 
-def set_savepoint_tag(step: Tag, spark: SparkSession) -> None:
+def set_savepoint_tag(step: SetTag, spark: SparkSession) -> None:
     """Sets the tag of a savepoint at a snapshot of a table, or drops it."""
     parts = {"table": name(*step.table.parts), "tag": name(step.name)}
     if step.snapshot is None:

@@ -6,17 +6,17 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
-from arctic_runtime.model.compaction import Relevel, Renew, Rewrite
-from arctic_runtime.model.expiry import DropTags, Expire, Trim
+from arctic_runtime.model.compaction import ResizeBuckets, RewriteBase, RewriteFiles
+from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Tag
+from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.step import (
     CreateBase,
     CreateChangeTable,
-    DropBase,
     DropBranches,
+    DropConflictingRelation,
     DropRelation,
-    DropStranger,
+    DropTable,
     EvolveSchema,
     MergeBase,
     ReplaceView,
@@ -45,9 +45,9 @@ from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapsho
 def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
     """Performs one step: every effect on a table but the commit of change rows, which is `append.publish`."""
     match step:
-        case DropStranger(stranger):
-            perform_statement("relation.drop", context.spark, _drop_statement(stranger.name, stranger.kind))
-        case DropBase(table):
+        case DropConflictingRelation(conflicting):
+            perform_statement("relation.drop", context.spark, _drop_statement(conflicting.name, conflicting.kind))
+        case DropTable(table):
             perform_statement("relation.drop", context.spark, _drop_statement(table, "table"))
         case DropBranches(table, branches):
             drop_branches(context.spark, table, branches)
@@ -65,19 +65,19 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
             set_properties(effect, context.spark, table, values)
         case SetWriteOrder(table):
             set_write_order(context, table)
-        case Rewrite():
+        case RewriteFiles():
             rewrite_files(step, context)
-        case Relevel():
+        case ResizeBuckets():
             resize_buckets(step, context)
-        case Renew():
+        case RewriteBase():
             rewrite_base(step, context)
-        case Trim():
+        case CompactChangelog():
             compact_changelog(step, context)
         case DropTags():
             drop_view_tags(step, context.spark)
-        case Expire():
+        case ExpireSnapshots():
             expire_snapshots(step, context.spark)
-        case Tag():
+        case SetTag():
             set_savepoint_tag(step, context.spark)
         case DropRelation(relation, kind):
             perform_statement("reset.drop", context.spark, _drop_statement(relation, kind))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
-from arctic_runtime.model.compaction import CompactionPlan, Fold
+from arctic_runtime.model.compaction import CompactionPlan, MergeUnmerged
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.operations import inspect
@@ -236,7 +236,7 @@ def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_ra
             raise CommitConflict("others were faster")
         if most_bytes == math.inf:
             return Compacted((), CompactionPlan((), ()))
-        step = Fold(run.model.base, 1, 1, 3 * 1024, "it is asked for")
+        step = MergeUnmerged(run.model.base, 1, 1, 3 * 1024, "it is asked for")
         is_too_much = step.bytes > most_bytes
         return Compacted(() if is_too_much else (step,), CompactionPlan((), ()), step if is_too_much else None)
 

@@ -13,9 +13,9 @@ from arctic_runtime.catalog.observe import observe_model, observe_readable, obse
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import Stranger, TableState, ViewState
+from arctic_runtime.model.state import ConflictingRelation, TableState, ViewState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.reconcile import settle, stale_branches
+from arctic_runtime.plan.reconcile import reconcile, stale_branches
 from arctic_runtime.thresholds import Thresholds
 
 COLUMNS = (Column("id", "bigint"), Column("note", "string"))
@@ -90,34 +90,34 @@ def test_a_view_is_known_by_what_it_pins(shop) -> None:
     state = observe_model(warehouse.reader, DWD)
     pins = made["base"].snapshot, made["dwd"][1].snapshot, made["dwd"][3].snapshot
     assert state.view == ViewState(COLUMNS, *pins)
-    assert (state.base and state.base.merged, state.stranger) == (made["dwd"][1], None)
+    assert (state.base and state.base.merged, state.conflicting) == (made["dwd"][1], None)
 
 
 def test_what_was_observed_is_what_settling_needs(shop) -> None:
     warehouse, made = shop
-    assert settle(ODS, observe_model(warehouse.reader, ODS), Thresholds().merge) == ()
-    (merge,) = settle(DWD, observe_model(warehouse.reader, DWD), Thresholds().merge)
+    assert reconcile(ODS, observe_model(warehouse.reader, ODS), Thresholds().merge) == ()
+    (merge,) = reconcile(DWD, observe_model(warehouse.reader, DWD), Thresholds().merge)
     assert (merge.start, merge.end, merge.commits) == (made["dwd"][1], made["dwd"][3], 2)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("model", "stranger"),
+    ("model", "conflicting"),
     [
-        (a_model("plain"), Stranger(TableName("lake", "dwd", "plain"), "table")),
-        (a_model("plain", "on_read"), Stranger(TableName("lake", "dwd", "plain"), "table")),
-        (a_model("report"), Stranger(TableName("lake", "dwd", "report"), "view")),
-        (a_model("report", "on_read"), Stranger(TableName("lake", "dwd", "report"), "view")),
-        (a_model("ods", "on_read"), Stranger(TableName("lake", "dwd", "ods"), "table")),
-        (a_model("dwd", "on_write"), Stranger(TableName("lake", "dwd", "dwd"), "view")),
+        (a_model("plain"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table")),
+        (a_model("plain", "on_read"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table")),
+        (a_model("report"), ConflictingRelation(TableName("lake", "dwd", "report"), "view")),
+        (a_model("report", "on_read"), ConflictingRelation(TableName("lake", "dwd", "report"), "view")),
+        (a_model("ods", "on_read"), ConflictingRelation(TableName("lake", "dwd", "ods"), "table")),
+        (a_model("dwd", "on_write"), ConflictingRelation(TableName("lake", "dwd", "dwd"), "view")),
     ],
     ids=["table", "table, on_read", "view", "view, on_read", "merged on write before", "merged on read before"],
 )
 def test_what_stands_under_a_models_name_and_is_not_its_own_is_a_stranger(
-    shop, model: Model, stranger: Stranger
+    shop, model: Model, conflicting: ConflictingRelation
 ) -> None:
     warehouse, _ = shop
     state = observe_model(warehouse.reader, model)
-    assert state.stranger == stranger
+    assert state.conflicting == conflicting
     assert state.base is None
 
 
@@ -125,7 +125,7 @@ def test_a_table_under_the_change_tables_name_is_a_stranger_and_no_change_table(
     warehouse, _ = shop
     warehouse.create("taken__changes")
     state = observe_model(warehouse.reader, a_model("taken"))
-    assert state.stranger == Stranger(TableName("lake", "dwd", "taken__changes"), "table")
+    assert state.conflicting == ConflictingRelation(TableName("lake", "dwd", "taken__changes"), "table")
     assert state.changes is None
 
 

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from arctic_runtime.catalog.partial_progress import observe_begun
+from arctic_runtime.catalog.partial_progress import observe_partial_progress
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.compaction import Begun, NodeRange, renewal_branch
+from arctic_runtime.model.compaction import BucketRange, PartialProgress, base_rewrite_branch
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REWRITTEN
 
 HEAD = 7
-MINE = renewal_branch(HEAD, 30)
+MINE = base_rewrite_branch(HEAD, 30)
 
 
 def reader(
@@ -37,19 +37,19 @@ def reader(
     return cast("CatalogReader", SimpleNamespace(load_table=lambda *_: table))
 
 
-def found(of: CatalogReader) -> tuple[Begun, ...]:
-    return observe_begun(of, TableName("lake", "dwd", "m"))
+def found(of: CatalogReader) -> tuple[PartialProgress, ...]:
+    return observe_partial_progress(of, TableName("lake", "dwd", "m"))
 
 
 def test_what_is_done_is_what_the_snapshots_from_the_head_on_say() -> None:
     kept = {6: (None, "8-9"), HEAD: (6, None), 8: (HEAD, "0-3"), 9: (8, "4-5"), 10: (9, "0-3")}
     assert found(reader(kept, {"main": HEAD, MINE: 10})) == (
-        Begun(MINE, 30, frozenset({NodeRange(0, 3), NodeRange(4, 5)})),
+        PartialProgress(MINE, 30, frozenset({BucketRange(0, 3), BucketRange(4, 5)})),
     )
 
 
 def test_a_branch_without_a_commit_has_done_nothing() -> None:
-    assert found(reader({HEAD: (None, None)}, {MINE: HEAD})) == (Begun(MINE, 30, frozenset()),)
+    assert found(reader({HEAD: (None, None)}, {MINE: HEAD})) == (PartialProgress(MINE, 30, frozenset()),)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
     [
         reader({HEAD: (None, None), 8: (None, "0-3")}, {MINE: 8}),
         reader({HEAD: (None, None), 8: (5, "0-3")}, {MINE: 8}),
-        reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {renewal_branch(6, 30): 8, "arctic_0123": 8}),
+        reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {base_rewrite_branch(6, 30): 8, "arctic_0123": 8}),
         reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {MINE: 8}, kind="tag"),
         reader({}, {MINE: 8}, head=None),
     ],
@@ -69,4 +69,4 @@ def test_what_does_not_lead_to_the_head_is_none_to_go_on_with(of: CatalogReader)
 
 def test_a_commit_of_somebody_else_on_the_branch_is_no_part() -> None:
     kept = {HEAD: (None, None), 8: (HEAD, None), 9: (8, "0-3"), 10: (9, "x-1")}
-    assert found(reader(kept, {MINE: 10})) == (Begun(MINE, 30, frozenset({NodeRange(0, 3)})),)
+    assert found(reader(kept, {MINE: 10})) == (PartialProgress(MINE, 30, frozenset({BucketRange(0, 3)})),)

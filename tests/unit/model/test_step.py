@@ -7,19 +7,27 @@ from typing import get_args
 import pytest
 
 from arctic_runtime.model.columns import Column, SchemaChange, find_column, plain_columns
-from arctic_runtime.model.compaction import DataFile, Node, NodeRange, Relevel, Renew, Rewrite, describe_compaction
-from arctic_runtime.model.expiry import Age, DropTags, Expire, Trim
+from arctic_runtime.model.compaction import (
+    BucketRange,
+    DataFile,
+    FileGroup,
+    ResizeBuckets,
+    RewriteBase,
+    RewriteFiles,
+    describe_compaction,
+)
+from arctic_runtime.model.expiry import Age, CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Tag
-from arctic_runtime.model.state import Stranger
+from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.step import (
     AppendChanges,
     CreateBase,
     CreateChangeTable,
-    DropBase,
     DropBranches,
+    DropConflictingRelation,
     DropRelation,
-    DropStranger,
+    DropTable,
     EvolveSchema,
     MergeBase,
     ReplaceView,
@@ -34,13 +42,15 @@ from arctic_runtime.model.version import Version
 ORDERS = TableName("lake", "dwd", "orders")
 V = Version("t", 1, 1)
 ADD = SchemaChange((Column("a", "int"),), (Column("b", "bigint"),), ("c", "d"))
-NODE = Node(0, (), (DataFile(10, 1),))
-RESIZING = Relevel(ORDERS, 1, "split", (NODE,), 1, 1, True, 1, 10, 10, "it is large")
-BASE_REWRITE = Renew(ORDERS, 1, V, V, 1, 1, 10, 1, 0, (), (NodeRange(0, 1),), (), (), "hash", "many changes")
-REWRITE = Rewrite(ORDERS, 1, "join", (NODE,), True, 2, 20, 0, 0, 0, "they are small")
+NODE = FileGroup(0, (), (DataFile(10, 1),))
+RESIZING = ResizeBuckets(ORDERS, 1, "split", (NODE,), 1, 1, True, 1, 10, 10, "it is large")
+BASE_REWRITE = RewriteBase(ORDERS, 1, V, V, 1, 1, 10, 1, 0, (), (BucketRange(0, 1),), (), (), "hash", "many changes")
+REWRITE = RewriteFiles(ORDERS, 1, "join", (NODE,), True, 2, 20, 0, 0, 0, "they are small")
 DONE: dict[Step, str] = {
-    DropStranger(Stranger(ORDERS, "view")): "drop view lake.dwd.orders, which this model did not make",
-    DropBase(ORDERS): "drop lake.dwd.orders, since it can't be replaced by one of an older format version",
+    DropConflictingRelation(
+        ConflictingRelation(ORDERS, "view")
+    ): "drop view lake.dwd.orders, which this model did not make",
+    DropTable(ORDERS): "drop lake.dwd.orders, since it can't be replaced by one of an older format version",
     DropBranches(ORDERS, ("x", "y")): "drop 2 branch(es) left on lake.dwd.orders",
     CreateChangeTable(ORDERS.changes, (), "bigint"): "create change table lake.dwd.orders__changes",
     EvolveSchema(ORDERS, ADD, False): "change columns of lake.dwd.orders: add a int, widen b to bigint, drop c, drop d",
@@ -53,13 +63,13 @@ DONE: dict[Step, str] = {
     REWRITE: describe_compaction(REWRITE),
     RESIZING: describe_compaction(RESIZING),
     BASE_REWRITE: describe_compaction(BASE_REWRITE),
-    Trim(
+    CompactChangelog(
         ORDERS.changes, 1, Age(7, 0)
     ): "delete replaced change rows of lake.dwd.orders__changes up to sequence number 7",
     DropTags(ORDERS, ("a", "b")): "drop 2 tag(s) of lake.dwd.orders that kept snapshots for a view",
-    Expire(ORDERS, (1, 2, 3)): "expire 3 snapshot(s) of lake.dwd.orders",
-    Tag(ORDERS, "monday", 5): "tag snapshot 5 as monday in lake.dwd.orders",
-    Tag(ORDERS, "monday", None): "drop tag monday in lake.dwd.orders",
+    ExpireSnapshots(ORDERS, (1, 2, 3)): "expire 3 snapshot(s) of lake.dwd.orders",
+    SetTag(ORDERS, "monday", 5): "tag snapshot 5 as monday in lake.dwd.orders",
+    SetTag(ORDERS, "monday", None): "drop tag monday in lake.dwd.orders",
     SetWriteOrder(ORDERS): "have writers sort the files of lake.dwd.orders by its sort key",
     DropRelation(ORDERS, "view"): "drop view lake.dwd.orders",
 }

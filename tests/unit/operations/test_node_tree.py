@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.compaction import DataFile, Node, PartitionValue, TableFiles
+from arctic_runtime.model.compaction import DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.operations import node_tree as drawing
@@ -60,7 +60,7 @@ def test_the_largest_partition_is_drawn_or_the_one_that_is_named(
     made.create("t", **BASE)
     made.append("t", [(1, "a")])
     nodes = tuple(
-        Node(
+        FileGroup(
             of,
             (PartitionValue(NOTE, note, "string"), PartitionValue(Transform("bucket", "id", 1 << of), "1", "int")),
             files,

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.model.compaction import (
-    Begun,
+    BucketRange,
     DataFile,
-    Fold,
-    Node,
-    NodeRange,
+    FileGroup,
+    MergeUnmerged,
+    PartialProgress,
     PartitionValue,
-    Renew,
-    Rewrite,
+    RewriteBase,
+    RewriteFiles,
     TableFiles,
+    base_rewrite_branch,
+    base_rewrite_end,
     describe_compaction,
-    renewal_branch,
-    renewal_end,
 )
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState
@@ -57,13 +57,13 @@ def lying(*sizes: int, transforms: tuple[Transform, ...] = (BUCKET,), spec: int 
     """A file of each size in a bucket of its own, from the first on; other transforms give the same for all rows."""
     above = tuple(PartitionValue(of, "2024-01-01", "date") for of in transforms[:-1])
     nodes = tuple(
-        Node(spec, (*above, PartitionValue(transforms[-1], str(place), "int")), (DataFile(size, 100),))
+        FileGroup(spec, (*above, PartitionValue(transforms[-1], str(place), "int")), (DataFile(size, 100),))
         for place, size in enumerate(sizes)
     )
     return TableFiles(MODEL.base, HEAD, nodes, 512 * MIB)
 
 
-def planned(state: TableState, files: TableFiles, is_full: bool = False, **more: Any) -> Renew | None:
+def planned(state: TableState, files: TableFiles, is_full: bool = False, **more: Any) -> RewriteBase | None:
     return renewal(more.pop("model", MODEL), state, files, is_full, REWRITE, **more)
 
 
@@ -94,7 +94,7 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
     assert state.changes is not None
     assert (step.table, step.expected, step.end) == (MODEL.base, HEAD, state.changes.newest)
     assert (step.start.sequence, step.commits, step.rows, step.bytes, step.waste) == (1, 2, 110, 3 * MIB, 2 * MIB)
-    assert (step.transforms, step.ranges, step.remaining) == ((BUCKET,), (NodeRange(0, 7),), (NodeRange(0, 7),))
+    assert (step.transforms, step.ranges, step.remaining) == ((BUCKET,), (BucketRange(0, 7),), (BucketRange(0, 7),))
     assert describe_compaction(step) == (
         "write lake.dwd.orders__base anew, 3,145,728 bytes, with 2 commit(s) of 110 change rows merged in: "
         "110 changes for 1,000 rows are in nearly every file"
@@ -110,21 +110,21 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
         lying(REWRITE.task_bytes + 1),
         replace(lying(MIB), snapshot=HEAD + 1),
         replace(lying(MIB), nodes=(*lying(MIB).nodes, *lying(MIB, spec=1).nodes)),
-        replace(lying(MIB), nodes=(Node(0, (), (DataFile(MIB, 1),)),)),
-        replace(lying(MIB), nodes=(Node(0, (PartitionValue(BUCKET, "1", ""),), (DataFile(MIB, 1),)),)),
+        replace(lying(MIB), nodes=(FileGroup(0, (), (DataFile(MIB, 1),)),)),
+        replace(lying(MIB), nodes=(FileGroup(0, (PartitionValue(BUCKET, "1", ""),), (DataFile(MIB, 1),)),)),
     ],
     ids=["empty", "other key", "no bucket", "too large", "moved on", "two specs", "no nodes", "nothing known"],
 )
 def test_files_that_do_not_lie_by_nodes_of_the_hash_key_are_left_to_a_fold(files: TableFiles) -> None:
     assert planned(table_state(500), files, is_full=True) is None
     steps = compaction(MODEL, table_state(500), [files], "major", LIMITS).steps
-    assert [type(step) for step in steps] == [Fold]
+    assert [type(step) for step in steps] == [MergeUnmerged]
 
 
 def test_a_plan_that_writes_the_base_anew_rewrites_nothing_of_it_besides() -> None:
-    log = TableFiles(TABLE.changes, 9, (Node(0, (), (DataFile(MIB, 1),) * 3),), 512 * MIB)
+    log = TableFiles(TABLE.changes, 9, (FileGroup(0, (), (DataFile(MIB, 1),) * 3),), 512 * MIB)
     steps = compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full", LIMITS).steps
-    assert [(type(step), step.table) for step in steps] == [(Renew, MODEL.base), (Rewrite, TABLE.changes)]
+    assert [(type(step), step.table) for step in steps] == [(RewriteBase, MODEL.base), (RewriteFiles, TABLE.changes)]
     assert [type(step) for step in compaction(MODEL, table_state(500), [lying(MIB)], "auto", LIMITS).steps] == []
 
 
@@ -159,18 +159,18 @@ def test_parts_are_all_nodes_once_and_no_more_than_allowed(sizes: list[int]) -> 
 def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() -> None:
     state = table_state(1, 60)
     files = lying(PART_BYTES, PART_BYTES)
-    done = frozenset([NodeRange(0, 0)])
-    mine = Begun(renewal_branch(HEAD, 20), 20, done)
+    done = frozenset([BucketRange(0, 0)])
+    mine = PartialProgress(base_rewrite_branch(HEAD, 20), 20, done)
     step = planned(state, files, begun=[mine])
     assert step is not None
-    assert (step.end.snapshot, step.rows, step.commits, step.done) == (20, 1, 1, (NodeRange(0, 0),))
+    assert (step.end.snapshot, step.rows, step.commits, step.done) == (20, 1, 1, (BucketRange(0, 0),))
     assert step.remaining == step.ranges[1:]
     assert step.branch == mine.branch
     assert "1 of 2 part(s) done before" in describe_compaction(step)
     others = [
-        Begun(renewal_branch(HEAD + 1, 20), 20, done),
-        Begun(renewal_branch(HEAD, 999), 999, done),
-        Begun(renewal_branch(HEAD, 20), 20, frozenset()),
+        PartialProgress(base_rewrite_branch(HEAD + 1, 20), 20, done),
+        PartialProgress(base_rewrite_branch(HEAD, 999), 999, done),
+        PartialProgress(base_rewrite_branch(HEAD, 20), 20, frozenset()),
     ]
     fresh = planned(state, files, begun=others)
     assert fresh is not None
@@ -180,12 +180,12 @@ def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() ->
 @pytest.mark.parametrize(
     ("branch", "end"),
     [
-        (renewal_branch(HEAD, 5), 5),
-        (renewal_branch(HEAD + 1, 5), None),
+        (base_rewrite_branch(HEAD, 5), 5),
+        (base_rewrite_branch(HEAD + 1, 5), None),
         (f"arctic_renew_{HEAD}_x", None),
         ("main", None),
         (f"arctic_renew_{HEAD}", None),
     ],
 )
 def test_a_branch_is_known_by_the_snapshots_that_it_is_of(branch: str, end: int | None) -> None:
-    assert renewal_end(branch, HEAD) == end
+    assert base_rewrite_end(branch, HEAD) == end

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Age, Expire, Trim, ages_text, read_ages
+from arctic_runtime.model.expiry import Age, CompactChangelog, ExpireSnapshots, ages_text, read_ages
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
@@ -67,7 +67,7 @@ def test_without_an_age_of_change_rows_they_stay() -> None:
 
 def test_rows_go_up_to_the_newest_old_commit_that_all_have_read() -> None:
     state = at(a_state(5, merged=5), 1, 2, NOW - 1000 * SECONDS - 1, NOW - 1000 * SECONDS, NOW)
-    assert trim(MODEL, state, {}, NOW) == (Trim(LOG, 105, Age(3, NOW - 1000 * SECONDS - 1)), ())
+    assert trim(MODEL, state, {}, NOW) == (CompactChangelog(LOG, 105, Age(3, NOW - 1000 * SECONDS - 1)), ())
     assert cut(state, down=2) == 2
     assert cut(state, down=2, other=1) == 1
     assert cut(state, down=0) is None
@@ -84,7 +84,7 @@ def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
     *commits, last = state.changes.commits
     last = replace(last, summary={COMPACTED_UNTIL: "3:3"}, rows=0)
     once = replace(state, changes=replace(state.changes, properties={COMPACTED_UNTIL: "4:4"}, commits=(*commits, last)))
-    assert trim(MODEL, once, {}, NOW) == (Trim(LOG, 105, Age(4, 4)), ())
+    assert trim(MODEL, once, {}, NOW) == (CompactChangelog(LOG, 105, Age(4, 4)), ())
 
 
 def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
@@ -142,7 +142,7 @@ def test_a_run_trims_a_few_times_in_the_span_and_expires_what_is_worth_it() -> N
     state = told(at(a_state(2, merged=2), 7 + step - 1, 7 + step), trimmed="1:7")
     assert state.changes is not None
     found, _ = trim(MODEL, state, {}, NOW)
-    assert found == Trim(LOG, 102, Age(2, 7 + step))
+    assert found == CompactChangelog(LOG, 102, Age(2, 7 + step))
     assert is_due(MODEL, state.changes, found, CHANGELOG)
     assert not is_due(MODEL, state.changes, replace(found, until=Age(2, 7 + step - 1)), CHANGELOG)
     assert may_be_due(MODEL, state, NOW, LIMITS)
@@ -152,7 +152,7 @@ def test_a_run_trims_a_few_times_in_the_span_and_expires_what_is_worth_it() -> N
     assert not may_be_due(both, told(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW, LIMITS)
     assert may_be_due(both, told(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW, LIMITS)
     plan = expiry(both, a_state(3, merged=3), [the_log(3)], {}, NOW, LIMITS)
-    assert plan.steps == (Expire(LOG, (101, 102)),)
+    assert plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
     assert due(both, told(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(plan, steps=(), trim=None)
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from arctic_runtime.model.compaction import (
     CompactionMode,
     DataFile,
+    FileGroup,
     FileTotals,
-    Fold,
-    Node,
+    MergeUnmerged,
     PartitionValue,
-    Rewrite,
+    RewriteFiles,
     TableFiles,
     describe_compaction,
 )
@@ -43,22 +43,22 @@ LARGE = DataFile(100 * MIB, 10_000)
 MODES: tuple[CompactionMode, ...] = ("auto", "minor", "major", "full")
 
 
-def node(number: int, *files: DataFile, spec: int = 0) -> Node:
-    return Node(spec, (PartitionValue(BUCKET, str(number), "int"),), files)
+def node(number: int, *files: DataFile, spec: int = 0) -> FileGroup:
+    return FileGroup(spec, (PartitionValue(BUCKET, str(number), "int"),), files)
 
 
-def base(*nodes: Node, target: int = TARGET) -> TableFiles:
+def base(*nodes: FileGroup, target: int = TARGET) -> TableFiles:
     return TableFiles(TABLE, 7, nodes, target)
 
 
 def log(*files: DataFile) -> TableFiles:
-    return TableFiles(TABLE.changes, 9, (Node(0, (), files),), TARGET)
+    return TableFiles(TABLE.changes, 9, (FileGroup(0, (), files),), TARGET)
 
 
-def planned(files: Sequence[TableFiles] | TableFiles, mode: CompactionMode, model: Model = MODEL) -> list[Rewrite]:
+def planned(files: Sequence[TableFiles] | TableFiles, mode: CompactionMode, model: Model = MODEL) -> list[RewriteFiles]:
     tables = [files] if isinstance(files, TableFiles) else files
     steps = compaction(model, SETTLED, tables, mode, THRESHOLDS).steps
-    return [step for step in steps if isinstance(step, Rewrite)]
+    return [step for step in steps if isinstance(step, RewriteFiles)]
 
 
 def deleted(file: DataFile, share: float) -> DataFile:
@@ -169,7 +169,7 @@ def test_work_is_cut_into_commits_by_bytes_and_by_nodes() -> None:
 def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
     lying = base(node(1, SMALL, SMALL), node(2, SMALL, SMALL))
     (step,) = compaction(MODEL, SETTLED, [lying], "minor", THRESHOLDS, {lying.place(lying.nodes[0])}).steps
-    assert isinstance(step, Rewrite)
+    assert isinstance(step, RewriteFiles)
     assert step.nodes == lying.nodes[1:]
 
 
@@ -178,7 +178,7 @@ def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: Compac
     commits = tuple(Commit(Version("log", i, i), None, "append", 10, 500, {}, 0) for i in (1, 2, 3))
     state = TableState(ChangeTableState("log", (), commits, {}), BaseState("b", (), 7, commits[0].version, 10, {}))
     steps = compaction(MODEL, state, [], mode, THRESHOLDS).steps
-    expected = (Fold(TABLE, 2, 20, 1000, "every reader has to lay them over the base"),)
+    expected = (MergeUnmerged(TABLE, 2, 20, 1000, "every reader has to lay them over the base"),)
     assert steps == (expected if mode in ("major", "full") else ())
 
 
@@ -215,7 +215,7 @@ def test_with_the_lowest_threshold_files_are_looked_at_after_every_commit() -> N
 
 @settings(max_examples=30)
 @given(nodes=_nodes)
-def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[Node]) -> None:
+def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[FileGroup]) -> None:
     files = [file for of in nodes for file in of.files]
     totals = FileTotals(len(files), sum(file.deleted for file in files))
     assert is_worth_a_look(MODEL, TABLE, totals) or not planned(base(*nodes), "auto")
@@ -238,7 +238,7 @@ def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
         compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto", THRESHOLDS), THRESHOLDS.reports
     )
     assert (len(many), many[-1]) == (21, "and 5 more node(s) are left alone")
-    assert describe_compaction(Fold(TABLE, 2, 1500, 9000, "why")) == (
+    assert describe_compaction(MergeUnmerged(TABLE, 2, 1500, 9000, "why")) == (
         "merge 2 commit(s) of 1,500 change rows, 9,000 bytes, into lake.dwd.orders: why"
     )
 
@@ -246,7 +246,7 @@ def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
 # Properties
 
 
-def rewritten(of: Node, step: Rewrite) -> Node:
+def rewritten(of: FileGroup, step: RewriteFiles) -> FileGroup:
     """What a rewrite makes of a node: files of the target size and the rest."""
     taken = [file for file in of.files if step.way == "sort" or file.bytes < step.small_bytes]
     others = [file for file in of.files if file not in taken]
@@ -266,15 +266,17 @@ def performed(lying: TableFiles, steps: Sequence[Any]) -> TableFiles:
 
 @settings(max_examples=30)
 @given(nodes=_nodes, target=_targets, mode=st.sampled_from(MODES))
-def test_no_node_is_in_two_steps_and_all_are_in_the_plan(nodes: list[Node], target: int, mode: CompactionMode) -> None:
+def test_no_node_is_in_two_steps_and_all_are_in_the_plan(
+    nodes: list[FileGroup], target: int, mode: CompactionMode
+) -> None:
     plan = compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode, THRESHOLDS)
-    taken = [of for step in plan.steps if isinstance(step, Rewrite) for of in step.nodes]
+    taken = [of for step in plan.steps if isinstance(step, RewriteFiles) for of in step.nodes]
     assert sorted([*taken, *(left.node for left in plan.left)], key=str) == sorted(nodes, key=str)
 
 
 @settings(max_examples=30)
 @given(nodes=_nodes, target=_targets)
-def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Node], target: int) -> None:
+def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[FileGroup], target: int) -> None:
     lying = base(*nodes, target=target)
     taken = {of for step in planned(lying, "major") for of in step.nodes}
     for of in nodes:
@@ -288,7 +290,7 @@ def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Nod
 
 @settings(max_examples=30)
 @given(nodes=_nodes, target=_targets, mode=st.sampled_from(MODES))
-def test_nothing_is_due_twice_in_a_row(nodes: list[Node], target: int, mode: CompactionMode) -> None:
+def test_nothing_is_due_twice_in_a_row(nodes: list[FileGroup], target: int, mode: CompactionMode) -> None:
     lying = base(*nodes, target=target)
     after = performed(lying, planned(lying, mode))
     assert planned(after, mode) == []

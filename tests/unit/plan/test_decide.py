@@ -19,13 +19,13 @@ from arctic_runtime.model.layout import laid_out_anew, layout_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT, MODE, OFFSETS, PRIMARY_KEY, QUERY, RUN
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run, offsets_of
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, Stranger, TableState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, SourceState, TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan.decide import Decision, Request, decide
 from arctic_runtime.plan.fingerprint import fingerprint
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.reconcile import settle
+from arctic_runtime.plan.reconcile import reconcile
 from arctic_runtime.thresholds import Thresholds
 
 TABLE = TableName("lake", "dwd", "orders")
@@ -431,7 +431,7 @@ def laid_out_by(model: Model) -> TableState:
 def test_another_layout_is_applied_by_the_next_run(changed: dict[str, Any]) -> None:
     model, state = a_model(**changed), laid_out_by(STATE)
     assert decide(model, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
-    assert [type(step).__name__ for step in settle(model, state, Thresholds().merge)] == ["CreateBase"]
+    assert [type(step).__name__ for step in reconcile(model, state, Thresholds().merge)] == ["CreateBase"]
 
 
 @pytest.mark.parametrize("changed", LAID_OUT_ANEW)
@@ -441,8 +441,10 @@ def test_another_layout_is_an_error_or_waits_where_the_model_says_so(changed: di
     with pytest.raises(ConfigError, match="laid out in another way"):
         decide(failing, state, reading(a_source(1)), RUN_AGAIN)
     assert decide(waiting, state, reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
-    assert settle(waiting, state, Thresholds().merge) == ()
-    assert {type(step).__name__ for step in settle(laid_out_anew(waiting), state, Thresholds().merge)} == {"CreateBase"}
+    assert reconcile(waiting, state, Thresholds().merge) == ()
+    assert {type(step).__name__ for step in reconcile(laid_out_anew(waiting), state, Thresholds().merge)} == {
+        "CreateBase"
+    }
     assert decide(laid_out_anew(failing), state, reading(a_source(1)), REFRESH).mode == "full"
 
 
@@ -458,7 +460,7 @@ def test_another_primary_key_is_refused(key: tuple[str, ...], request_: Request)
 @pytest.mark.parametrize("request_", [RUN_AGAIN, EMPTY])
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_stranger_under_the_models_name_is_never_taken_over_in_silence(request_: Request, kind: Any) -> None:
-    state = TableState(stranger=Stranger(TABLE, kind))
+    state = TableState(conflicting=ConflictingRelation(TABLE, kind))
     with pytest.raises(ConfigError, match=f"the {kind} lake.dwd.orders, which was not made by this model") as raised:
         decide(STATE, state, reading(a_source(1)), request_)
     assert "--full-refresh to replace it" in str(raised.value)
@@ -466,13 +468,17 @@ def test_a_stranger_under_the_models_name_is_never_taken_over_in_silence(request
 
 def test_a_stranger_is_replaced_only_under_the_models_own_name_and_only_when_asked() -> None:
     upstreams = reading(a_source(1))
-    assert decide(STATE, TableState(stranger=Stranger(TABLE, "view")), upstreams, REFRESH).mode == "create"
     assert (
-        decide(STATE, TableState(stranger=Stranger(TABLE, "view", is_clone=True)), upstreams, RUN_AGAIN).mode
+        decide(STATE, TableState(conflicting=ConflictingRelation(TABLE, "view")), upstreams, REFRESH).mode == "create"
+    )
+    assert (
+        decide(
+            STATE, TableState(conflicting=ConflictingRelation(TABLE, "view", is_clone=True)), upstreams, RUN_AGAIN
+        ).mode
         == "create"
     )
     with pytest.raises(ConfigError) as raised:
-        decide(STATE, TableState(stranger=Stranger(TABLE.changes, "table")), upstreams, REFRESH)
+        decide(STATE, TableState(conflicting=ConflictingRelation(TABLE.changes, "table")), upstreams, REFRESH)
     assert "full-refresh" not in str(raised.value)
 
 

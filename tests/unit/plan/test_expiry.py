@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import DropTags, Expire, Kept, Snapshot, Snapshots
+from arctic_runtime.model.expiry import DropTags, ExpireSnapshots, Kept, Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, RUN
 from arctic_runtime.model.run_summary import SCHEMA_ONLY
@@ -119,8 +119,8 @@ def test_a_base_keeps_the_snapshot_that_its_view_reads_and_the_one_that_tells_it
 
 def test_totals_keep_those_of_the_newest_version() -> None:
     totals = Snapshots(TABLE.totals, tuple(Snapshot(300 + i, i, i) for i in range(1, 6)))
-    assert gone(replace(a_state(2, merged=2), totals=304), totals) == [[1, 2, 3]]
-    assert gone(replace(a_state(2, merged=2), totals=305), totals) == [[1, 2, 3, 4]]
+    assert gone(replace(a_state(2, merged=2), aggregate_state=304), totals) == [[1, 2, 3]]
+    assert gone(replace(a_state(2, merged=2), aggregate_state=305), totals) == [[1, 2, 3, 4]]
 
 
 def test_the_last_versions_stay_however_old_they_are_and_the_rows_to_read_them_from() -> None:
@@ -159,12 +159,12 @@ def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_
     state = a_state(6, merged=6, view=ViewState((), 204, 104, 106))
     plan = expiry(MODEL, state, [base], {}, now, LIMITS)
     assert plan.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_250")),)
-    assert plan.steps == (Expire(BASE, (201, 250)),)
+    assert plan.steps == (ExpireSnapshots(BASE, (201, 250)),)
     assert {of.snapshot for of in plan.kept if of.alone} == {202, 203}
     assert "to go: tag arctic_view_201 of lake.dwd.orders, which no view reads" in describe_expiry(plan, "to go")
     later = expiry(MODEL, state, [base], {}, now + 24 * hour, LIMITS)
     assert later.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_202", "arctic_view_203", "arctic_view_250")),)
-    assert later.steps == (Expire(BASE, (201, 203, 250)),)
+    assert later.steps == (ExpireSnapshots(BASE, (201, 203, 250)),)
 
 
 def test_a_run_expires_by_itself_once_enough_is_old_for_the_size_of_the_table() -> None:
@@ -197,7 +197,7 @@ def test_a_plan_tells_what_goes_and_what_is_kept_for_whom() -> None:
         "kept: lake.dwd.orders__changes, snapshot 101: a tag or a branch holds it",
     ]
     gone_plan = expiry(MODEL, a_state(3, merged=3), [the_log(3)], {}, NOW, LIMITS)
-    assert gone_plan.steps == (Expire(LOG, (101, 102)),)
+    assert gone_plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
     assert describe_expiry(gone_plan, "gone")[0] == "gone: 2 snapshot(s) of lake.dwd.orders__changes"
 
 

@@ -17,11 +17,11 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT, REPAIRED, RUN
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, Stranger, TableState, ViewState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState, ViewState
 from arctic_runtime.model.step import (
     CreateBase,
     DropBranches,
-    DropStranger,
+    DropConflictingRelation,
     MergeBase,
     ReplaceView,
     SetWriteOrder,
@@ -29,7 +29,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.reconcile import relaxation, settle, stale_branches
+from arctic_runtime.plan.reconcile import reconcile, relaxation, stale_branches
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 MERGE, EXPIRY = MergeThresholds(), ExpiryThresholds()
@@ -83,7 +83,7 @@ def test_where_times_tell_nothing_as_much_may_wait_as_ever(pending: list[Commit]
 def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: float, folds: bool) -> None:
     for commits, expected in ((MERGE.unmerged_commits, folds), (2 * MERGE.unmerged_commits, True)):
         log = ChangeTableState("log", COLUMNS, (a_log(5).commits[0], *every(seconds, commits)), {})
-        (step,) = settle(ON_READ, TableState(log, a_base(v(1), 20 * MERGE.merged_rows_per_second)), MERGE)
+        (step,) = reconcile(ON_READ, TableState(log, a_base(v(1), 20 * MERGE.merged_rows_per_second)), MERGE)
         assert isinstance(step, MergeBase if expected else ReplaceView)
 
 
@@ -99,32 +99,32 @@ def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: fl
     ids=["nothing there", "no snapshot", "just created", "no run yet"],
 )
 def test_before_the_first_run_nothing_follows(model: Model, state: TableState) -> None:
-    assert settle(model, state, MERGE) == ()
+    assert reconcile(model, state, MERGE) == ()
 
 
 @MODELS
 def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
-    assert settle(model, TableState(a_log(0, 5, 0, 3, 0)), MERGE) == (CreateBase(model.base, v(4), 80),)
+    assert reconcile(model, TableState(a_log(0, 5, 0, 3, 0)), MERGE) == (CreateBase(model.base, v(4), 80),)
 
 
 @MODELS
 def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
-    assert settle(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
+    assert reconcile(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
 
 
 def test_a_base_merged_on_write_is_merged_as_soon_as_it_is_behind() -> None:
-    steps = settle(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))), MERGE)
+    steps = reconcile(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))), MERGE)
     assert steps == (MergeBase(TABLE, expected=7, start=v(1), end=v(4), commits=2),)
 
 
 @pytest.mark.parametrize("log", [a_log(5), a_log(5, 0, 0)])
 def test_where_nothing_is_behind_nothing_is_done(log: ChangeTableState) -> None:
-    assert settle(ON_WRITE, TableState(log, a_base(v(1))), MERGE) == ()
-    assert settle(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1)), MERGE) == ()
+    assert reconcile(ON_WRITE, TableState(log, a_base(v(1))), MERGE) == ()
+    assert reconcile(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1)), MERGE) == ()
 
 
 def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
-    assert settle(ON_WRITE, TableState(a_log(5), a_base(v(2))), MERGE) == ()
+    assert reconcile(ON_WRITE, TableState(a_log(5), a_base(v(2))), MERGE) == ()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     rows: list[int], base_rows: int, folds: bool
 ) -> None:
     assert MERGE.unmerged_share == 0.25
-    (step,) = settle(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
+    (step,) = reconcile(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
     assert isinstance(step, MergeBase if folds else ReplaceView)
     assert step.commits == len([n for n in rows if n])
 
@@ -161,7 +161,7 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     ids=["missing", "old base", "old start", "old head", "a column less", "a column renamed"],
 )
 def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewState | None) -> None:
-    steps = settle(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view), MERGE)
+    steps = reconcile(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view), MERGE)
     assert steps == (ReplaceView(TABLE, base_snapshot=7, merged=v(1), head=v(3), commits=2),)
 
 
@@ -169,21 +169,21 @@ def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewSta
 @pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
 def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
     with pytest.raises(CorruptState, match="not known up to which version") as raised:
-        settle(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
+        reconcile(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
     assert "drop the base" in str(raised.value)
 
 
 def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
-    view, table = Stranger(TABLE, "view"), Stranger(TABLE, "table")
+    view, table = ConflictingRelation(TABLE, "view"), ConflictingRelation(TABLE, "table")
     create = CreateBase(TABLE, v(1), 50)
-    assert settle(ON_WRITE, TableState(a_log(5), stranger=view), MERGE) == (DropStranger(view), create)
-    assert settle(ON_WRITE, TableState(a_log(5), stranger=table), MERGE) == (
+    assert reconcile(ON_WRITE, TableState(a_log(5), conflicting=view), MERGE) == (DropConflictingRelation(view), create)
+    assert reconcile(ON_WRITE, TableState(a_log(5), conflicting=table), MERGE) == (
         CreateBase(TABLE, v(1), 50, replaces=True),
     )
-    assert settle(ON_READ, TableState(a_log(5), stranger=table), MERGE) == (CreateBase(TABLE.base, v(1), 50),)
-    steps = settle(ON_READ, TableState(a_log(5), a_base(v(1)), stranger=table), MERGE)
-    assert steps == (DropStranger(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
-    assert settle(ON_WRITE, TableState(a_log(0, run=False), stranger=view), MERGE) == ()
+    assert reconcile(ON_READ, TableState(a_log(5), conflicting=table), MERGE) == (CreateBase(TABLE.base, v(1), 50),)
+    steps = reconcile(ON_READ, TableState(a_log(5), a_base(v(1)), conflicting=table), MERGE)
+    assert steps == (DropConflictingRelation(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
+    assert reconcile(ON_WRITE, TableState(a_log(0, run=False), conflicting=view), MERGE) == ()
 
 
 # Branches.
@@ -195,11 +195,11 @@ def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model:
     log = a_log(5, 0, later)
     repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
     log = replace(log, commits=(log.commits[0], repair, log.commits[2]))
-    (create,) = settle(model, TableState(log, a_base(v(1))), MERGE)
+    (create,) = reconcile(model, TableState(log, a_base(v(1))), MERGE)
     assert isinstance(create, CreateBase)
     assert (create.table, create.version, create.replaces) == (model.base, v(3 if later else 2), True)
     view = a_view(7, create.version.sequence, create.version.sequence) if model is ON_READ else None
-    assert settle(model, TableState(log, a_base(create.version), view), MERGE) == ()
+    assert reconcile(model, TableState(log, a_base(create.version), view), MERGE) == ()
 
 
 def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
@@ -302,13 +302,13 @@ class Toy:
 
 
 _commits = st.dictionaries(st.integers(0, 5), st.integers(0, 3) | st.none(), max_size=4).map(lambda d: list(d.items()))
-_events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash", "settle"])), max_size=25)
+_events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash", "reconcile"])), max_size=25)
 
 
-def settled(toy: Toy, model: Model) -> None:
+def reconciled(toy: Toy, model: Model) -> None:
     """As a run does it: observe, perform, observe again, until nothing is left."""
     for _ in range(4):
-        steps = settle(model, toy.observe(), MERGE)
+        steps = reconcile(model, toy.observe(), MERGE)
         if not steps:
             return
         for step in steps:
@@ -319,10 +319,10 @@ def settled(toy: Toy, model: Model) -> None:
 
 def test_what_waits_on_read_is_merged_when_asked_for() -> None:
     state = TableState(a_log(5, 1, 0), a_base(v(1)), a_view(7, 1, 2))
-    assert settle(ON_READ, state, MERGE) == ()
-    assert settle(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
+    assert reconcile(ON_READ, state, MERGE) == ()
+    assert reconcile(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
     merged = TableState(a_log(5, 1), a_base(v(2), snapshot=8), a_view(8, 2, 2))
-    assert settle(ON_READ, merged, MERGE, fold=True) == ()
+    assert reconcile(ON_READ, merged, MERGE, fold=True) == ()
 
 
 def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
@@ -337,24 +337,24 @@ def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
 def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_older(model: Model) -> None:
     """Iceberg takes no table back to an older format version, not by replacing it either."""
     older = replace(model, config=replace(model.config, format_version=2))
-    for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropBase", "CreateBase"])):
+    for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropTable", "CreateBase"])):
         base = replace(a_base(v(1)), properties={LAYOUT: layout_text(then.config)})
-        found = settle(now, TableState(a_log(5), base), MERGE)
+        found = reconcile(now, TableState(a_log(5), base), MERGE)
         assert [type(step).__name__ for step in found] == steps
         assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
 
 
 def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_made() -> None:
     older = replace(ON_WRITE, config=replace(ON_WRITE.config, format_version=2))
-    stranger = Stranger(TABLE, "table")
-    steps = (DropStranger(stranger), CreateBase(TABLE, v(1), 50))
-    assert settle(older, TableState(a_log(5), stranger=stranger), MERGE) == steps
+    conflicting = ConflictingRelation(TABLE, "table")
+    steps = (DropConflictingRelation(conflicting), CreateBase(TABLE, v(1), 50))
+    assert reconcile(older, TableState(a_log(5), conflicting=conflicting), MERGE) == steps
 
 
 def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
     log = a_log(0, 5, 3)
     told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
-    (step,) = settle(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
+    (step,) = reconcile(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
     assert step == CreateBase(TABLE, v(3), 12_345)
 
 
@@ -367,21 +367,21 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
     for event in events:
         match event:
             case "observe":
-                planned.extend(settle(model, toy.observe(), MERGE))
+                planned.extend(reconcile(model, toy.observe(), MERGE))
             case "act" if planned:
                 with contextlib.suppress(LostRace):
                     toy.perform(planned.pop(chance.randrange(len(planned))))
             case "crash":
                 planned.clear()
-            case "settle":
-                settled(toy, model)
+            case "reconcile":
+                reconciled(toy, model)
                 assert toy.read(model) == toy.truth(len(toy.log))
             case list():
                 toy.log.append(event)
         toy.check_readers()
-    settled(toy, model)
+    reconciled(toy, model)
     assert toy.read(model) == toy.truth(len(toy.log))
-    assert settle(model, toy.observe(), MERGE) == ()
+    assert reconcile(model, toy.observe(), MERGE) == ()
 
 
 def test_a_base_whose_run_died_before_it_set_the_write_order_gets_it() -> None:
@@ -389,6 +389,6 @@ def test_a_base_whose_run_died_before_it_set_the_write_order_gets_it() -> None:
     sorted_by = replace(ON_WRITE, config=replace(ON_WRITE.config, sort_key=("value",)))
     laid_out = {LAYOUT: layout_text(sorted_by.config)}
     base = replace(a_base(v(1)), properties=laid_out, has_write_order=False)
-    assert settle(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
-    assert settle(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
-    assert settle(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()
+    assert reconcile(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
+    assert reconcile(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
+    assert reconcile(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()

@@ -10,7 +10,7 @@ from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Savepoint, Tag
+from arctic_runtime.model.savepoint import Savepoint, SetTag
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
@@ -37,13 +37,13 @@ BASE = Snapshots(
 
 def test_the_base_keeps_the_newest_rows_that_are_merged_no_further() -> None:
     assert savepoint(MODEL, "good", a_commit(4), BASE, ()) == (
-        Tag(TABLE.changes, "good", 104),
-        Tag(TABLE, "good", 203),
+        SetTag(TABLE.changes, "good", 104),
+        SetTag(TABLE, "good", 203),
     )
 
 
 def test_of_a_base_that_is_merged_further_nothing_is_kept() -> None:
-    assert savepoint(MODEL, "good", a_commit(0), BASE, ()) == (Tag(TABLE.changes, "good", 100),)
+    assert savepoint(MODEL, "good", a_commit(0), BASE, ()) == (SetTag(TABLE.changes, "good", 100),)
 
 
 def test_a_savepoint_is_made_twice_at_one_version_and_never_moved() -> None:
@@ -61,7 +61,7 @@ def test_names_that_mean_something_else_are_refused(name: str) -> None:
 
 def test_the_change_table_loses_its_tag_last() -> None:
     known = (Savepoint("good", a_commit(4)),)
-    assert dropped(MODEL, "good", known) == (Tag(TABLE, "good", None), Tag(TABLE.changes, "good", None))
+    assert dropped(MODEL, "good", known) == (SetTag(TABLE, "good", None), SetTag(TABLE.changes, "good", None))
     with pytest.raises(ConfigError, match=r"has no savepoint bad.\n  found: good"):
         find_savepoint(MODEL, "bad", known)
     with pytest.raises(ConfigError, match=r"has no savepoint good.\n  found: none"):

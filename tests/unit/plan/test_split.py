@@ -13,10 +13,10 @@ from arctic_runtime.model.compaction import (
     CompactionMode,
     CompactionStep,
     DataFile,
-    Node,
+    FileGroup,
     PartitionValue,
-    Relevel,
-    Rewrite,
+    ResizeBuckets,
+    RewriteFiles,
     TableFiles,
     describe_compaction,
 )
@@ -41,20 +41,20 @@ def bucket(depth: int, column: str = "id") -> Transform:
     return Transform("bucket", column, 1 << depth)
 
 
-def node(depth: int, index: int, *sizes: float, day: str | None = None, deleted: int = 0) -> Node:
+def node(depth: int, index: int, *sizes: float, day: str | None = None, deleted: int = 0) -> FileGroup:
     """A node of spec `depth` with files of so many MiB."""
     partition = (PartitionValue(bucket(depth), str(index), "int"),)
     days = () if day is None else (PartitionValue(DAY, day, "date"),)
-    return Node(depth, (*days, *partition), tuple(DataFile(int(size * MIB), 1000, deleted) for size in sizes))
+    return FileGroup(depth, (*days, *partition), tuple(DataFile(int(size * MIB), 1000, deleted) for size in sizes))
 
 
-def lying(*nodes: Node, depth: int | None = None) -> TableFiles:
+def lying(*nodes: FileGroup, depth: int | None = None) -> TableFiles:
     default = nodes[-1].spec if depth is None else depth
     days = tuple(value.transform for value in nodes[0].partition[:-1])
     return TableFiles(TABLE, 7, nodes, 128 * MIB, default, (*days, bucket(default)))
 
 
-def level(depth: int, size: float, **sizes: float) -> list[Node]:
+def level(depth: int, size: float, **sizes: float) -> list[FileGroup]:
     """All nodes of a depth, each of so many MiB; `n3=40` gives the one with index 3 another size."""
     return [node(depth, i, sizes.get(f"n{i}", size)) for i in range(1 << depth)]
 
@@ -63,7 +63,7 @@ def moved(table: TableFiles, model: Model = MODEL) -> list[tuple[str, list[str],
     """Direction, nodes, their new depth and that of what is written next."""
     found = []
     for step in split(model, table, LIMITS).steps:
-        assert isinstance(step, Relevel)
+        assert isinstance(step, ResizeBuckets)
         found.append(
             (step.direction, [of.partition[-1].value or "" for of in step.nodes], step.depth, step.default_depth)
         )
@@ -76,7 +76,7 @@ def with_config(**config: Any) -> Model:
 
 def test_a_node_over_its_limit_splits_into_its_two_children_alone() -> None:
     (step,) = split(MODEL, lying(*level(4, 100, n3=300)), LIMITS).steps
-    assert isinstance(step, Relevel)
+    assert isinstance(step, ResizeBuckets)
     assert (step.direction, step.depth, step.default_depth, step.bytes) == ("split", 5, 4, 300 * MIB)
     assert [str(of) for of in step.nodes] == ["bucket(16, id) = 3"]
     assert not step.whole
@@ -108,14 +108,16 @@ def test_a_whole_level_splits_at_once_where_all_are_about_to_outgrow_their_limit
 def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it_was_left() -> None:
     table = lying(*level(4, 250, n9=300))
     plan = split(MODEL, table, LIMITS)
-    assert [len(step.nodes) for step in plan.steps if isinstance(step, Relevel)] == [4, 4, 4, 3, 1]
-    assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, Relevel))
+    assert [len(step.nodes) for step in plan.steps if isinstance(step, ResizeBuckets)] == [4, 4, 4, 3, 1]
+    assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, ResizeBuckets))
     first = plan.steps[0]
-    assert isinstance(first, Relevel)
+    assert isinstance(first, ResizeBuckets)
     rest = [of for of in table.nodes if of not in first.nodes]
     children = [node(5, i, 125) for i in (0, 1, 2, 3, 16, 17, 18, 19)]
-    again = [step.nodes for step in split(MODEL, lying(*rest, *children), LIMITS).steps if isinstance(step, Relevel)]
-    assert again == [step.nodes for step in plan.steps[1:] if isinstance(step, Relevel)]
+    again = [
+        step.nodes for step in split(MODEL, lying(*rest, *children), LIMITS).steps if isinstance(step, ResizeBuckets)
+    ]
+    assert again == [step.nodes for step in plan.steps[1:] if isinstance(step, ResizeBuckets)]
 
 
 def test_partitions_have_depths_of_their_own() -> None:
@@ -123,11 +125,11 @@ def test_partitions_have_depths_of_their_own() -> None:
     small = [node(1, i, 20, day="2024-01-01") for i in range(2)]
     large = [node(1, i, 500, day="2024-01-02") for i in range(2)]
     (step,) = split(MODEL, lying(*small, *large), LIMITS).steps
-    assert isinstance(step, Relevel)
+    assert isinstance(step, ResizeBuckets)
     assert (step.nodes, step.depth, step.default_depth) == (tuple(large), 3, 3)
     many = [node(1, i, 120, day=f"2023-01-{day:02}") for i in range(2) for day in range(1, 31)]
     (step,) = split(MODEL, lying(*many, *small, *large), LIMITS).steps
-    assert isinstance(step, Relevel)
+    assert isinstance(step, ResizeBuckets)
     assert (step.depth, step.default_depth) == (3, 1)
 
 
@@ -166,7 +168,7 @@ def test_files_of_several_depths_are_one_unit_that_lies_where_most_of_it_is() ->
 def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_next_rewriting() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
     steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    (step,) = [step for step in steps if isinstance(step, Rewrite)]
+    (step,) = [step for step in steps if isinstance(step, RewriteFiles)]
     assert (step.way, step.spec, step.buckets, step.files) == ("join", 2, (2, 4), 20)
     assert len(step.nodes) == 3
 
@@ -174,14 +176,14 @@ def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_
 def test_what_merges_write_below_a_node_that_was_not_split_comes_up_to_it() -> None:
     table = lying(node(1, 0, 100), node(2, 0, *[1] * 9), node(2, 2, *[1] * 9), node(1, 1, 50), depth=2)
     (step,) = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert isinstance(step, Rewrite)
+    assert isinstance(step, RewriteFiles)
     assert (step.spec, step.files, len(step.nodes)) == (1, 18, 3)
 
 
 def test_nodes_of_different_depths_never_share_a_commit() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 1, *[1] * 20), node(2, 3, *[1] * 20))
     steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert [(step.spec, len(step.nodes)) for step in steps if isinstance(step, Rewrite)] == [(1, 1), (2, 2)]
+    assert [(step.spec, len(step.nodes)) for step in steps if isinstance(step, RewriteFiles)] == [(1, 1), (2, 2)]
 
 
 def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_then_no_more() -> None:
@@ -206,7 +208,7 @@ def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() 
 def test_nodes_of_a_table_that_shrank_are_put_together_until_the_next_step_would_be_too_much() -> None:
     table = lying(*level(4, 3))
     ((direction, taken, depth, default),) = moved(table)
-    assert (direction, len(taken), depth, default) == ("unite", 16, 2, 2)
+    assert (direction, len(taken), depth, default) == ("merge", 16, 2, 2)
     assert taken[:4] == ["0", "4", "8", "12"]
     assert moved(lying(*level(4, 9))) == []
 
@@ -224,7 +226,7 @@ def test_a_partition_is_put_together_alone_only_when_asked_for() -> None:
     assert planned(table, "auto") == planned(table, "major") == []
     (step,) = planned(table, "full")
     assert (step.nodes, step.depth, step.default_depth) == (tuple(small), 0, 3)
-    assert [len(step.nodes) for step in split(MODEL, table, LIMITS).steps if isinstance(step, Relevel)] == [8]
+    assert [len(step.nodes) for step in split(MODEL, table, LIMITS).steps if isinstance(step, ResizeBuckets)] == [8]
     middle = [node(3, i, 6, day=f"2024-02-0{day}") for i in range(8) for day in (1, 2)]
     more = [node(3, i, 1, day="2024-02-03") for i in range(8)]
     steps = planned(lying(*small, *large, *middle, *more), "full")
@@ -242,15 +244,17 @@ def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> N
     assert len(planned(lying(*days, *more), "major")) > 0
 
 
-def planned(table: TableFiles, mode: CompactionMode) -> list[Relevel]:
-    return [step for step in compaction(MODEL, TableState(), [table], mode, LIMITS).steps if isinstance(step, Relevel)]
+def planned(table: TableFiles, mode: CompactionMode) -> list[ResizeBuckets]:
+    return [
+        step for step in compaction(MODEL, TableState(), [table], mode, LIMITS).steps if isinstance(step, ResizeBuckets)
+    ]
 
 
 @pytest.mark.parametrize("mode", ["auto", "major", "full"])
 def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(mode: CompactionMode) -> None:
     table = lying(node(1, 0, *[10] * 30), node(1, 1, *[1] * 60))
     steps = compaction(MODEL, TableState(), [table], mode, LIMITS).steps
-    assert [type(step) for step in steps] == [Relevel, Rewrite]
+    assert [type(step) for step in steps] == [ResizeBuckets, RewriteFiles]
     assert [of for step in steps for of in getattr(step, "nodes", ())] == list(table.nodes)
 
 
@@ -262,7 +266,7 @@ def test_a_minor_compaction_splits_nothing() -> None:
 
 
 def test_specs_that_are_no_depths_of_one_tree_are_left_alone() -> None:
-    other = Node(9, (PartitionValue(Transform("identity", "region"), "eu", "string"),), (DataFile(MIB, 1),))
+    other = FileGroup(9, (PartitionValue(Transform("identity", "region"), "eu", "string"),), (DataFile(MIB, 1),))
     for table in (
         lying(node(1, 0, 300), other),
         lying(node(1, 0, 300), replace(node(1, 1, 300), spec=5)),
@@ -277,9 +281,9 @@ def test_specs_that_are_no_depths_of_one_tree_are_left_alone() -> None:
 def test_a_table_without_nodes_in_powers_of_two_is_not_split() -> None:
     twelve = Transform("bucket", "id", 12)
     odd = TableFiles(
-        TABLE, 7, (Node(0, (PartitionValue(twelve, "3", "int"),), (DataFile(900 * MIB, 1),)),), MIB, 0, (twelve,)
+        TABLE, 7, (FileGroup(0, (PartitionValue(twelve, "3", "int"),), (DataFile(900 * MIB, 1),)),), MIB, 0, (twelve,)
     )
-    whole = TableFiles(TABLE, 7, (Node(0, (), (DataFile(900 * MIB, 1),)),), MIB)
+    whole = TableFiles(TABLE, 7, (FileGroup(0, (), (DataFile(900 * MIB, 1),)),), MIB)
     for table, key in ((odd, "id"), (whole, None), (lying(*level(1, 300)), "other")):
         assert not in_tree(table, key)
         plan = split(with_config(hash_key=key), table, LIMITS)
@@ -302,7 +306,7 @@ def test_a_plan_tells_how_deep_and_why() -> None:
     ]
     (step,) = split(MODEL, lying(*level(4, 1)), LIMITS).steps
     assert describe_compaction(step) == (
-        "unite 16 node(s) of lake.dwd.orders, 16,777,216 bytes, to 1 buckets: together they have at most "
+        "merge 16 node(s) of lake.dwd.orders, 16,777,216 bytes, to 1 buckets: together they have at most "
         "16,777,216 bytes"
     )
 
@@ -325,7 +329,7 @@ def table_of(tree: dict[tuple[str, int, int], float]) -> TableFiles:
 def performed(table: TableFiles) -> TableFiles:
     """What the first step of a plan makes of a table whose rows are spread evenly."""
     step = split(MODEL, table, LIMITS).steps[0]
-    assert isinstance(step, Relevel)
+    assert isinstance(step, ResizeBuckets)
     sizes: dict[tuple[str, int], float] = {}
     for of in step.nodes:
         place = HashNode(of.spec, int(of.partition[-1].value or 0))

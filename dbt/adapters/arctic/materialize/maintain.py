@@ -12,7 +12,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import CompilationError
 from dbt_common.invocation import get_invocation_id
 
-from arctic_runtime.catalog.pinned_snapshots import Pins
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
@@ -151,9 +151,9 @@ def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, 
 
 
 @functools.lru_cache(maxsize=1)
-def _pins(_invocation: str) -> Pins:
+def _pins(_invocation: str) -> PinnedSnapshots:
     """What the models of one invocation of dbt share."""
-    return Pins()
+    return PinnedSnapshots()
 
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
