@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from dbt.artifacts.resources import ModelConfig
 
-from arctic_runtime.plan.configure import KEYS, configure
+from arctic_runtime.plan.configuration import KEYS
+from arctic_runtime.plan.configure import configure
 from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
 
 
