@@ -12,7 +12,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -20,6 +19,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     children,
@@ -60,7 +60,7 @@ def _label(node: Node, changed: Collection[TableName]) -> str:  # noqa: C901 - o
             return "union all"
         case SetOperation(kind=kind):
             return kind
-        case Given(name=name):
+        case SpoolScan(name=name):
             return name
         case OneRow():
             return "one row"

@@ -13,7 +13,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Image,
     Join,
     Node,
@@ -23,6 +22,7 @@ from arctic_runtime.ivm.algebra.tree import (
     SemiJoin,
     SetOperation,
     Side,
+    SpoolScan,
     UnionAll,
     Window,
     beside,
@@ -48,7 +48,7 @@ def query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
         case Scan(source=source, fields=fields, image=image):
             read = [_named(column(field), name) for name, field in (*fields, *beside(fields, image))]
             return _select(read).from_(_table(input_name(source, image)), copy=False)
-        case Given(name=name, names=names):
+        case SpoolScan(name=name, names=names):
             return _select(column(part) for part in names).from_(_table(name), copy=False)
         case OneRow():
             return _select(())

@@ -312,7 +312,7 @@ def _saves_in_full(
         return was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
     was_followed = any(run.way == "incremental" for run in past)
     is_worth_it = all(other.seconds > best.seconds + prices.small_table_saving_seconds for other in others)
-    return was_followed and is_worth_it and found.is_repeatable
+    return was_followed and is_worth_it and found.is_deterministic
 
 
 def _was_tried(state: TableState) -> bool:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refusing
-from arctic_runtime.ivm.algebra.tree import Given, Node, Scan, scans, walk
+from arctic_runtime.ivm.algebra.tree import Node, Scan, SpoolScan, scans, walk
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.ivm.outline import outline
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, sliced
-from arctic_runtime.ivm.rewrite.statistics import Extent, Sizes
-from arctic_runtime.ivm.strategies.aggregate_state import Totals, fingerprint
-from arctic_runtime.ivm.strategies.determinism import is_repeatable
-from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, Maintenance, Units, maintain
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, sliced
+from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, fingerprint
+from arctic_runtime.ivm.strategies.determinism import is_deterministic
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.ivm.strategies.pairs import Pairs
-from arctic_runtime.ivm.strategies.spool import Shared, shared
+from arctic_runtime.ivm.strategies.spool import Spool, shared
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
@@ -32,8 +32,8 @@ from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresh
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
     Pairs: "changed rows are joined to the rest of the query, each together with what it was before",
-    Totals: "what changes add to the sums, counts and extremes of each group is added to those that are kept",
-    Units: "the keys of rows that may differ are worked out, and these rows are computed again",
+    AggregateState: "what changes add to the sums, counts and extremes of each group is added to those that are kept",
+    AffectedKeys: "the keys of rows that may differ are worked out, and these rows are computed again",
 }
 
 
@@ -71,14 +71,14 @@ class Increment:
     key: tuple[str, ...]
     tree: Node
     changed: frozenset[TableName]
-    slices: tuple[Slice, ...] = ()
-    shared: tuple[Shared, ...] = ()
+    slices: tuple[SemiJoinReducer, ...] = ()
+    shared: tuple[Spool, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_repeatable(self) -> bool:
+    def is_deterministic(self) -> bool:
         """Whether rows that nothing changed are the same where the query is computed once more."""
-        return is_repeatable(self.tree, self.types)
+        return is_deterministic(self.tree, self.types)
 
     @property
     def trees(self) -> tuple[Node, ...]:
@@ -87,16 +87,16 @@ class Increment:
                 return (changes,)
             case Pairs(rows):
                 return (rows,)
-            case Totals(state=state, moved=moved, result=result, was=was):
+            case AggregateState(state=state, moved=moved, result=result, was=was):
                 return (state, moved, result, was)
-            case Units(affected, new):
+            case AffectedKeys(affected, new):
                 return (affected, new)
 
     @property
     def followed(self) -> tuple[Scan, ...]:
         """What a run reads that follows changes; of totals that are kept already."""
         kept = self.maintenance
-        trees = (kept.moved, kept.result, kept.was) if isinstance(kept, Totals) else self.trees
+        trees = (kept.moved, kept.result, kept.was) if isinstance(kept, AggregateState) else self.trees
         parts = (tree for part in self.slices for tree in (part.whole, *part.trees))
         read = (*trees, *parts, *(one.rows for one in self.shared))
         return tuple(scan for tree in read for scan in scans(tree))
@@ -112,12 +112,12 @@ class Increment:
         once = [f"all that these look for in {source} is read once" for source in sliced]
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in outline(self.tree, self.changed)))
 
-    def read_slices(self, trees: Iterable[Node]) -> tuple[Slice, ...]:
+    def read_slices(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
         """The slices where some of these trees read any."""
         given = _given(trees)
         return self.slices if any(given & set(part.images.values()) for part in self.slices) else ()
 
-    def read_shared(self, trees: Iterable[Node]) -> tuple[Shared, ...]:
+    def read_shared(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
         """Of what is shared that which some of these trees read."""
         given = _given(trees)
         return tuple(one for one in self.shared if one.name in given)
@@ -174,7 +174,7 @@ def _increment(
         worth=_worth(upstreams, changed, limits),
     )
     maintenance = maintain(analysed.tree, key, sources, facts)
-    if isinstance(maintenance, Totals) and fingerprint(maintenance) == no_totals:
+    if isinstance(maintenance, AggregateState) and fingerprint(maintenance) == no_totals:
         maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
     tree, told = shared(_following(maintenance))
     tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows, limits)
@@ -184,7 +184,7 @@ def _increment(
     return _sized(found, known_sizes(upstreams, windows, thresholds.joins))
 
 
-def _sized(found: Increment, sizes: Sizes) -> Increment:
+def _sized(found: Increment, sizes: Statistics) -> Increment:
     """The same, told which sides of its joins are small."""
     told, parts = [], []
     for one in found.shared:
@@ -197,32 +197,32 @@ def _sized(found: Increment, sizes: Sizes) -> Increment:
     return replace(found, maintenance=_sized_by(found.maintenance, sizes), slices=tuple(parts), shared=tuple(told))
 
 
-def untold(increment: Increment) -> Increment:
+def without_join_hints(increment: Increment) -> Increment:
     """The same, where no side of a join is told to be small.
 
     How many partners changed rows have is told by an average, which is far off where a few values have most of them.
     """
-    return _sized(increment, Sizes())
+    return _sized(increment, Statistics())
 
 
 def known_sizes(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
-) -> Sizes:
+) -> Statistics:
     """What the sources' commits tell of how much is read."""
-    found: dict[TableName, Extent] = {}
+    found: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
             images = 2 if state.kind == "changes" else 1
             values = images * len(plain_columns(state.columns)) * sum(commit.rows for commit in state.commits)
             told = sum(commit.bytes for commit in state.commits)
-            found[state.name] = Extent(
+            found[state.name] = SourceStatistics(
                 state.rows, state.rows_in(windows[source]), told / values if values else thresholds.unknown_value_bytes
             )
-    return Sizes(found, thresholds=thresholds)
+    return Statistics(found, thresholds=thresholds)
 
 
 def _given(trees: Iterable[Node]) -> set[str]:
-    return {node.name for tree in trees for node in walk(tree) if isinstance(node, Given)}
+    return {node.name for tree in trees for node in walk(tree) if isinstance(node, SpoolScan)}
 
 
 def _sliced(
@@ -231,7 +231,7 @@ def _sliced(
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     limits: IncrementalThresholds,
-) -> tuple[Node, tuple[Slice, ...]]:
+) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
     """The same, over parts of sources of which that saves much, the largest first."""
     read = [scan for scan in scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
@@ -254,15 +254,15 @@ def _following(maintenance: Maintenance) -> Node:
             return changes
         case Pairs(rows):
             return rows
-        case Totals(moved=moved):
+        case AggregateState(moved=moved):
             return moved
-        case Units(affected):
+        case AffectedKeys(affected):
             return affected
 
 
-def _sized_by(maintenance: Maintenance, sizes: Sizes) -> Maintenance:
+def _sized_by(maintenance: Maintenance, sizes: Statistics) -> Maintenance:
     match maintenance:
-        case Totals(result=result, was=was):
+        case AggregateState(result=result, was=was):
             maintenance = replace(maintenance, result=sizes.told(result), was=sizes.told(was))
     return _following_by(maintenance, sizes.told(_following(maintenance)))
 
@@ -273,9 +273,9 @@ def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
             return Deltas(tree)
         case Pairs():
             return Pairs(tree)
-        case Totals():
+        case AggregateState():
             return replace(maintenance, moved=tree)
-        case Units():
+        case AffectedKeys():
             return replace(maintenance, affected=tree)
 
 

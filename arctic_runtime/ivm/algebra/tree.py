@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 
 from arctic_runtime.model.names import TableName
 
-WEIGHT = "__arctic_weight"
+MULTIPLICITY = "__arctic_weight"
 """The column of a signed bag: +1 for a row that came, -1 for one that went."""
 
 HAS_AFTER = "__arctic_has_after"
@@ -52,7 +52,7 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Given:
+class SpoolScan:
     """Rows that are at hand under a name when the plan is executed, such as the keys of affected rows."""
 
     name: str
@@ -165,7 +165,7 @@ class SetOperation:
 
 Node = (
     Scan
-    | Given
+    | SpoolScan
     | OneRow
     | Project
     | Filter
@@ -197,7 +197,7 @@ def _columns(node: Node) -> tuple[str, ...]:
     match node:
         case Scan(fields=fields, image=image):
             return (*(name for name, _ in fields), *(name for name, _ in beside(fields, image)))
-        case Given(names=names) | UnionAll(names=names) | SetOperation(names=names):
+        case SpoolScan(names=names) | UnionAll(names=names) | SetOperation(names=names):
             return names
         case OneRow():
             return ()
@@ -227,7 +227,7 @@ def before(name: str) -> str:
 def beside(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
     """What an image has besides the source's own columns: names in the tree, and in the image."""
     if image == "delta":
-        return ((WEIGHT, WEIGHT),)
+        return ((MULTIPLICITY, MULTIPLICITY),)
     flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
     return (*((before(name), before(field)) for name, field in fields), *flags) if image == "pair" else ()
 

@@ -13,7 +13,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -21,6 +20,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -62,7 +62,7 @@ def _keys(node: Node) -> Iterable[frozenset[str]]:
             return (frozenset(key),) if key is not None and image in ("new", "old") else ()
         case OneRow():
             return (frozenset(),)
-        case Given() | Explode() | UnionAll():
+        case SpoolScan() | Explode() | UnionAll():
             return ()
         case Filter(child=child) | Window(child=child) | SemiJoin(left=child):
             return unique_keys(child)

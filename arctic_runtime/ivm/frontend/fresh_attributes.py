@@ -13,7 +13,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -21,6 +20,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
 )
@@ -60,7 +60,7 @@ class _Other:
             case Scan(fields=fields, key=key):
                 made = tuple((self.name(name), stored) for name, stored in fields)
                 return replace(old, fields=made, key=None if key is None else self._all(key))
-            case Given() | OneRow():
+            case SpoolScan() | OneRow():
                 return old
             case Project(child=child, expressions=expressions):
                 return Project(self.node(child), self._named(expressions))

@@ -9,12 +9,12 @@ from arctic_runtime.ivm.algebra.conditions import conjunction, equalities, plain
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.tree import (
     Filter,
-    Given,
     Join,
     Node,
     Project,
     Scan,
     SemiJoin,
+    SpoolScan,
     columns,
     map_children,
     walk,
@@ -54,7 +54,7 @@ def narrowed(node: Node, given: str, bounds: Sequence[Bound]) -> Node:
 def _columns_of(node: Node, given: str) -> dict[str, str]:
     """The columns of a tree that are those of the given rows under other names; none if it reads anything else."""
     match node:
-        case Given(name=name, names=names) if name == given:
+        case SpoolScan(name=name, names=names) if name == given:
             return {name: name for name in names}
         case Project(child=child, expressions=expressions):
             below = _columns_of(child, given)

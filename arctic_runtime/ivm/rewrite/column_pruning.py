@@ -14,7 +14,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -22,6 +21,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -34,7 +34,7 @@ def prune(node: Node, needed: Set[str]) -> Node:
         case Scan(fields=fields, key=key):
             wanted = needed | set(key or ())
             return replace(node, fields=tuple(part for part in fields if part[0] in wanted) or fields[:1])
-        case Given() | OneRow():
+        case SpoolScan() | OneRow():
             return node
         case Project(child=child, expressions=expressions):
             kept = _kept(expressions, needed)

@@ -12,7 +12,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -20,6 +19,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -39,7 +39,7 @@ def never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - 
     match node:
         case Scan():
             return frozenset(columns(node)) & stored
-        case Given() | OneRow():
+        case SpoolScan() | OneRow():
             return frozenset()
         case Project(child=child, expressions=expressions):
             return _values(expressions, of(child))

@@ -19,7 +19,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Image,
     Join,
     Node,
@@ -28,6 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     children,
@@ -64,7 +64,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Slice:
+class SemiJoinReducer:
     """The rows of a source that are `wanted` in one way at least, which are given to trees in the place of `scans`.
 
     Of these rows no more are needed than those for which `condition`, in the source's own columns, is true.
@@ -88,7 +88,7 @@ class Slice:
         return map_children(tree, self.over)
 
     def _given(self, scan: Scan) -> Node:
-        rows = Given(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
+        rows = SpoolScan(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
         return Project(rows, tuple((made, column(own)) for made, own in scan.fields))
 
     @property
@@ -114,13 +114,13 @@ class Slice:
 
 def sliced(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
-) -> tuple[tuple[Node, ...], tuple[Slice, ...]]:
+) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
     """The trees over parts of those of the `sources` of which they need no more, and these parts.
 
     A part may be read to make a later one. What is given to the trees under the names `few` are about as many rows as
     have changed.
     """
-    found: list[Slice] = []
+    found: list[SemiJoinReducer] = []
     for source in sources:
         known = frozenset(few).union(*(part.images.values() for part in found))
         made = _slices(trees, source, known, len(found))
@@ -132,7 +132,7 @@ def sliced(
 
 def _slices(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
-) -> tuple[Slice, ...]:
+) -> tuple[SemiJoinReducer, ...]:
     """The part of a source, after the one that tells what is wanted of it where that takes another look at it.
 
     They are numbered from `first` on.
@@ -147,7 +147,7 @@ def _slices(
     if helpers:
         found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
     read = tuple(scan for tree in trees for scan in _read(tree, source))
-    part = Slice(source, f"__arctic_part_{first + len(helpers)}", found, read, _condition(trees, source))
+    part = SemiJoinReducer(source, f"__arctic_part_{first + len(helpers)}", found, read, _condition(trees, source))
     return (*helpers, part)
 
 
@@ -227,7 +227,7 @@ class _Asked:
         match node:
             case Scan():
                 self._note(node, sought)
-            case Given() | OneRow():
+            case SpoolScan() | OneRow():
                 pass
             case Project(child=child, expressions=expressions):
                 self.visit(child, _through(sought, plain(expressions)))
@@ -302,7 +302,7 @@ class _Asked:
         match node:
             case Scan():
                 return not node.reads_rows
-            case Given(name=name):
+            case SpoolScan(name=name):
                 return name in self.few
             case OneRow():
                 return True

@@ -18,7 +18,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -27,19 +26,20 @@ from arctic_runtime.ivm.algebra.tree import (
     SemiJoin,
     SetOperation,
     Side,
+    SpoolScan,
     UnionAll,
     Window,
     children,
     columns,
     map_children,
 )
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 
 @dataclass(frozen=True)
-class Extent:
+class SourceStatistics:
     """A source: its rows, those that came in the window, the bytes that a value of it takes in files, on average."""
 
     rows: int
@@ -48,21 +48,21 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Statistics:
     """What is known before a plan is executed: each source's extent, and the rows that are given under a name.
 
     `parts` are the names under which parts of sources are given.
     """
 
-    extents: Mapping[TableName, Extent] = field(default_factory=dict)
+    extents: Mapping[TableName, SourceStatistics] = field(default_factory=dict)
     given: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, Scan] = field(default_factory=dict)
     thresholds: JoinThresholds = SHIPPED.joins
 
-    def with_given(self, name: str, rows: float) -> Sizes:
+    def with_given(self, name: str, rows: float) -> Statistics:
         return replace(self, given={**self.given, name: rows})
 
-    def with_part(self, part: Slice) -> Sizes:
+    def with_part(self, part: SemiJoinReducer) -> Statistics:
         """The same, knowing about how many rows a part of a source has."""
         found = sum(_Estimates(self).of(_found(part.whole, one))[0] for one in part.wanted)
         rows = min(found, self.rows(part.whole))
@@ -89,7 +89,7 @@ def _found(whole: Scan, one: Wanted) -> Node:
 
 @dataclass(frozen=True)
 class _Estimates:
-    sizes: Sizes
+    sizes: Statistics
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
     def of(self, node: Node) -> tuple[float, float]:
@@ -102,7 +102,7 @@ class _Estimates:
         match node:
             case Scan():
                 return self._read(node)
-            case Given(name=name):
+            case SpoolScan(name=name):
                 rows = self.sizes.given.get(name, math.inf)
                 part = self.sizes.parts.get(name)
                 return rows, self.of(part)[1] if part else rows
@@ -162,7 +162,7 @@ class _Estimates:
         match node:
             case Scan():
                 return node, name
-            case Given(name=given):
+            case SpoolScan(name=given):
                 part = self.sizes.parts.get(given)
                 return (part, name) if part else None
             case Project(expressions=expressions):

@@ -17,7 +17,7 @@ from arctic_runtime.model.names import TableName
 def delta(
     node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH, known: Known = NOTHING_KNOWN
 ) -> Node | None:
-    """What came (+1) and went (-1): a tree with the node's columns and WEIGHT; None where nothing it reads changed.
+    """The rows that came (+1) and went (-1), with the node's columns and MULTIPLICITY; None where no source changed.
 
     For each row, all columns together, the weights add up to its copies in the new result less those in the old.
     """

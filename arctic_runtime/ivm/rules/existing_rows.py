@@ -10,7 +10,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -18,6 +17,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -48,7 +48,7 @@ def rows_of_either(node: Node, names: Names, of: Inputs) -> Node:
 def has_only_real(node: Node, names: Names, of: Inputs) -> bool:
     """Whether what the rules have of some columns is of rows only that are or were there."""
     match node:
-        case Scan() | Given() | OneRow():
+        case Scan() | SpoolScan() | OneRow():
             return True
         case Project(child=child, expressions=expressions):
             read = (part for name, value in expressions if name in names for part in used(value))

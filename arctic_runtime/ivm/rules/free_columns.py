@@ -12,7 +12,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -20,6 +19,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -30,7 +30,7 @@ def free(node: Node, names: Iterable[str]) -> frozenset[str]:
     """The columns that the rules have at hand when they look for `names` of the rows that changed."""
     asked = frozenset(names)
     match node:
-        case Scan() | Given() | OneRow():
+        case Scan() | SpoolScan() | OneRow():
             return frozenset(columns(node))
         case Project(child=child, expressions=expressions):
             needed = [part for name, value in expressions if name in asked for part in used(value)]

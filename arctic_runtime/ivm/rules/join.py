@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Explode, Join, Node, SemiJoin, UnionAll, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Explode, Join, Node, SemiJoin, UnionAll, columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, old
 from arctic_runtime.ivm.rules.join_conditions import linked
@@ -81,9 +81,9 @@ def _with_pads(pairs: Node, node: Join) -> Node:
     A row on the left has one partner at most, so it is without one as often as it lacks one: where a partner is
     exchanged for another, what comes and goes without any cancels out. The left side is read once that way.
     """
-    paired = f"{_PAIRED}{WEIGHT}"
-    weight = exp.case().when(column(paired), column(WEIGHT)).else_(exp.Neg(this=column(WEIGHT)))
-    return _and_alone(pairs, node, columns(node), paired, (WEIGHT, weight))
+    paired = f"{_PAIRED}{MULTIPLICITY}"
+    weight = exp.case().when(column(paired), column(MULTIPLICITY)).else_(exp.Neg(this=column(MULTIPLICITY)))
+    return _and_alone(pairs, node, columns(node), paired, (MULTIPLICITY, weight))
 
 
 def _outer(node: Join, names: Names) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Node, Project
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Project
 from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, computed_from
 from arctic_runtime.ivm.rules.existing_rows import rows_of_either, touched_rows
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
@@ -12,7 +12,7 @@ from arctic_runtime.ivm.rules.terms import present, project, select
 
 
 def delta(node: Project, of: Inputs) -> Node:
-    return project(present(of.delta(node.child)), (*node.expressions, (WEIGHT, column(WEIGHT))))
+    return project(present(of.delta(node.child)), (*node.expressions, (MULTIPLICITY, column(MULTIPLICITY))))
 
 
 def touched(node: Project, names: Names, of: Inputs) -> Node:

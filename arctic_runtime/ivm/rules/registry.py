@@ -10,13 +10,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     OneRow,
     Project,
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
 )
@@ -24,7 +24,6 @@ from arctic_runtime.ivm.rules import (
     aggregate,
     distinct,
     explode,
-    given,
     join,
     one_row,
     project,
@@ -32,6 +31,7 @@ from arctic_runtime.ivm.rules import (
     scan,
     semi_join,
     set_operation,
+    spool_scan,
     union_all,
     window,
 )
@@ -39,7 +39,7 @@ from arctic_runtime.ivm.rules.rule import Rule
 
 RULES: Mapping[type, Rule[Any]] = {
     Scan: scan.RULE,
-    Given: given.RULE,
+    SpoolScan: spool_scan.RULE,
     OneRow: one_row.RULE,
     Project: project.RULE,
     Filter: row_filter.RULE,

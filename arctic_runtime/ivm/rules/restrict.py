@@ -14,7 +14,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -22,6 +21,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -79,7 +79,7 @@ def _narrowed(node: Node, matches: _Matches, given: Node) -> tuple[Node, bool]:
     match node:
         case Scan(key=key):
             return _semi(node, _without_nulls(matches, key or ()), given), True
-        case Given() | OneRow():
+        case SpoolScan() | OneRow():
             return node, False
         case Project():
             return _projected(node, matches, given)

@@ -19,7 +19,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -27,6 +26,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -44,7 +44,7 @@ NOTHING_WORTH: Worth = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Witness:
+class RuntimeFilter:
     """`rows` are filtered rows of a source; a row whose `column` has no equal among those of `other` has no partner."""
 
     column: str
@@ -53,13 +53,13 @@ class Witness:
     null_safe: bool
 
 
-def witness(side: Node, other: Node, on: exp.Expr | None, worth: Worth) -> Witness | None:
+def witness(side: Node, other: Node, on: exp.Expr | None, worth: Worth) -> RuntimeFilter | None:
     """Tells which rows of a side have no partner on the other; None where nothing does, or it is not worth reading."""
     useful = frozenset[TableName]().union(*(worth.get(source, ()) for source in sources(side)))
     if not useful:
         return None
     found = (
-        Witness(pair.left, rows, name, pair.null_safe)
+        RuntimeFilter(pair.left, rows, name, pair.null_safe)
         for pair in equalities(on, columns(side), columns(other))
         for rows, name in _filtered(other, pair.right, useful)
     )
@@ -106,7 +106,7 @@ def _filtered(node: Node, name: str, useful: frozenset[TableName]) -> tuple[tupl
             )
         case Join(kind="left", left=left) | SemiJoin(left=left):
             return _filtered(left, name, useful) if name in columns(left) else ()
-        case Scan() | Given() | OneRow() | Join() | UnionAll() | SetOperation():
+        case Scan() | SpoolScan() | OneRow() | Join() | UnionAll() | SetOperation():
             return ()
         case _:
             assert_never(node)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.conditions import replaced
 from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Filter, Join, Node, SemiJoin, before, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, SemiJoin, before, columns
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_one_partner
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, new, old
 from arctic_runtime.ivm.rules.join_conditions import linked
@@ -48,9 +48,9 @@ def _by_right(node: SemiJoin, of: Inputs) -> list[Node]:
         return [_judged_otherwise(node, of)]
     if not is_one_partner(columns(node.left), node.right, node.on):
         return replaced_by_right(node, of)
-    weight = column(WEIGHT) if node.kind == "semi" else exp.Neg(this=column(WEIGHT))
+    weight = column(MULTIPLICITY) if node.kind == "semi" else exp.Neg(this=column(MULTIPLICITY))
     own = [(name, column(name)) for name in columns(node)]
-    return [project(pairs_by_right(node, of), [*own, (WEIGHT, weight)])]
+    return [project(pairs_by_right(node, of), [*own, (MULTIPLICITY, weight)])]
 
 
 def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
@@ -94,7 +94,7 @@ def _judged_otherwise(node: SemiJoin, of: Inputs) -> Node:
     judged = project(rows, [*own, *((named(_ACCEPTED), _accepts(node, named)) for named in (str, before))])
     comes = column(_ACCEPTED if node.kind == "semi" else before(_ACCEPTED))
     weight = exp.case().when(comes, exp.Literal.number(1)).else_(exp.Literal.number(-1))
-    return project(Filter(judged, _IS_OTHERWISE), [*own, (WEIGHT, weight)])
+    return project(Filter(judged, _IS_OTHERWISE), [*own, (MULTIPLICITY, weight)])
 
 
 _Named = Callable[[str], str]

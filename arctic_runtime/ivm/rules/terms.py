@@ -8,7 +8,17 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import column, used
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, Node, Project, Scan, UnionAll, columns, map_children, sources
+from arctic_runtime.ivm.algebra.tree import (
+    MULTIPLICITY,
+    Image,
+    Node,
+    Project,
+    Scan,
+    UnionAll,
+    columns,
+    map_children,
+    sources,
+)
 from arctic_runtime.model.names import TableName
 
 
@@ -51,7 +61,7 @@ def project(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
 
 def signed(node: Node, weight: int) -> Node:
     """The rows of a tree as a signed bag, all with one weight."""
-    sign = (WEIGHT, exp.Literal.number(weight))
+    sign = (MULTIPLICITY, exp.Literal.number(weight))
     if isinstance(node, Project):
         return Project(node.child, (*node.expressions, sign))
     return Project(node, (*((name, column(name)) for name in columns(node)), sign))
@@ -59,7 +69,7 @@ def signed(node: Node, weight: int) -> Node:
 
 def weighted(names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a signed bag."""
-    return (*names, WEIGHT)
+    return (*names, MULTIPLICITY)
 
 
 def union(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:

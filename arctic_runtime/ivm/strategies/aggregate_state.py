@@ -10,16 +10,16 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.tree import (
-    WEIGHT,
+    MULTIPLICITY,
     Aggregate,
     Distinct,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
     Project,
     SemiJoin,
+    SpoolScan,
     columns,
     map_children,
     scans,
@@ -38,7 +38,7 @@ from arctic_runtime.ivm.rules.restrict import restrict
 from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth, reduced
 from arctic_runtime.ivm.rules.terms import at, changes, present, project, rename, signed
 from arctic_runtime.ivm.strategies.aggregates import Kept, total
-from arctic_runtime.ivm.strategies.determinism import is_repeatable
+from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.extremes import Extreme, Values, came_and_went, extreme_of, made_good, netted
 from arctic_runtime.ivm.strategies.invalidation import changing, why_all
 from arctic_runtime.model.names import TableName
@@ -54,7 +54,7 @@ ROWS = "__arctic_rows"
 
 
 @dataclass(frozen=True)
-class Totals:
+class AggregateState:
     """Totals are numbers that add up, counts and sums of exact numbers, 0 where there is nothing to sum; and extremes.
 
     `state` computes them for all groups of the sources as they are now, `moved` what the changes add to them, for
@@ -83,12 +83,12 @@ class Totals:
 
 def of_totals(result: Node, name: str) -> Node:
     """The same result of totals that are at hand under another name."""
-    if isinstance(result, Given):
+    if isinstance(result, SpoolScan):
         return replace(result, name=name) if result.name == TOTALS else result
     return map_children(result, lambda child: of_totals(child, name))
 
 
-def fingerprint(plan: Totals) -> str:
+def fingerprint(plan: AggregateState) -> str:
     """Changes whenever other totals, or totals in another order, are kept."""
     return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
 
@@ -100,7 +100,7 @@ def totals(
     types: Mapping[str, str],
     worth: Worth = NOTHING_WORTH,
     little: frozenset[TableName] = frozenset(),
-) -> Totals | None:
+) -> AggregateState | None:
     """Plans the maintenance of a result by its groups' totals; None where its rows do not follow from those.
 
     `little` are sources with so few rows that a result of them and of all totals may be computed as a whole, which
@@ -115,7 +115,7 @@ def totals(
     return next((plan for plan in found if plan is not None), None)
 
 
-def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Totals]:
+def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[AggregateState]:
     """All ways to keep a result by totals, whichever source changes.
 
     What is kept does not depend on what has changed as long as it is in the same groups.
@@ -187,20 +187,20 @@ def _renamed(node: Node) -> Node:
 
 def _followed(
     tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], worth: Worth
-) -> Totals | None:
+) -> AggregateState | None:
     groups = found.first
     if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
         return None
     moved = reduced(groups.child, worth)
     plan = _planned(tree, found, present(delta(moved, changed, worth, Known(types))), changed, types)
-    if plan is None or not all(is_repeatable(part, types) for part in (groups.child, plan.result)):
+    if plan is None or not all(is_deterministic(part, types) for part in (groups.child, plan.result)):
         return None
     return plan
 
 
 def _planned(
     tree: Node, found: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
-) -> Totals | None:
+) -> AggregateState | None:
     groups = found.first
     kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
     values = [(name, total(call, kept)) for name, call in groups.aggregates]
@@ -209,15 +209,15 @@ def _planned(
         return None
     extremes = tuple(extreme for extreme, _ in kept.extremes.values())
     names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
-    shown = Project(Given(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
+    shown = Project(SpoolScan(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
     result = _over(tree, {node: rename(shown, columns(node)) for node in found.nodes})
     state = _state(signed(groups.child, 1), groups.keys, kept)
-    return Totals(
+    return AggregateState(
         keys=groups.keys,
         names=names,
         state=state,
         moved=_moved(moved, groups.keys, kept),
-        again=restrict(state, groups.keys, Given(LOST, groups.keys)) if groups.keys else state,
+        again=restrict(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
         result=result,
         was=at(result, "old", changed),
         by_group=found.by_group,
@@ -255,5 +255,5 @@ def _moved(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
 def _added_up(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
     """The sums. The zero is a number of few digits, which makes no type any wider."""
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
-    found = ((ROWS, column(WEIGHT)), *added)
+    found = ((ROWS, column(MULTIPLICITY)), *added)
     return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in found)

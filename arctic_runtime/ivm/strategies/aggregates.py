@@ -14,7 +14,7 @@ from arctic_runtime.ivm.algebra.exact_numbers import is_exact
 from arctic_runtime.ivm.algebra.expressions import Form, column, form
 from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.numbers import digits, is_whole
-from arctic_runtime.ivm.algebra.tree import WEIGHT
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY
 from arctic_runtime.ivm.rewrite.nullability import is_never_null
 from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
 
@@ -38,13 +38,13 @@ class Kept:
         """The number of rows for which a condition is true; without one, of all."""
         if condition is None:
             return column(self.rows)
-        return self._total(exp.case().when(condition, column(WEIGHT)).else_(exp.Literal.number(0)))
+        return self._total(exp.case().when(condition, column(MULTIPLICITY)).else_(exp.Literal.number(0)))
 
     def sum(self, value: exp.Expr) -> exp.Column:
         """The sum of what is not null; whole numbers are widened so that each has an opposite."""
         is_whole_number = is_whole(type_of(value, self.types))
         wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
-        went = exp.LT(this=column(WEIGHT), expression=exp.Literal.number(0))
+        went = exp.LT(this=column(MULTIPLICITY), expression=exp.Literal.number(0))
         return self._total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
     def if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:

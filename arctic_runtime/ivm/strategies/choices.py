@@ -22,7 +22,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
@@ -30,6 +29,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -167,7 +167,7 @@ class _Choices:
 
     def _of(self, node: Node) -> Iterable[Choice]:
         match node:
-            case Scan() | Given() | OneRow():
+            case Scan() | SpoolScan() | OneRow():
                 return ()
             case Project():
                 return [_projected(choice, node) for choice in self.of(node.child)]

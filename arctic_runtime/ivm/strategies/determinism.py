@@ -62,7 +62,7 @@ _PLACES = (
 _MANY_ZEROS = ("float", "double", "real")
 
 
-def is_repeatable(tree: Node, types: Mapping[str, str]) -> bool:
+def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
     """Whether the order of what is read can't matter to a tree's rows; False where that is not proven."""
     return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk(tree))
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.numbers import digits
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Aggregate, Node, Project, UnionAll, columns, walk
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Project, UnionAll, columns, walk
 
 Values = Sequence[tuple[str, exp.Expr]]
 
@@ -52,8 +52,8 @@ def extreme_of(extreme: Extreme, value: exp.Expr) -> exp.Expr:
 def came_and_went(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
     """The aggregates of a signed bag's rows that came and, as `gone`, of all that went."""
     zero = exp.Literal.number(0)
-    came = exp.case().when(exp.GT(this=column(WEIGHT), expression=zero), value)
-    went = exp.case().when(exp.LT(this=column(WEIGHT), expression=zero.copy()), value)
+    came = exp.case().when(exp.GT(this=column(MULTIPLICITY), expression=zero), value)
+    went = exp.case().when(exp.LT(this=column(MULTIPLICITY), expression=zero.copy()), value)
     return (extreme.name, extreme_of(extreme, came)), (extreme.gone, extreme_of(extreme, went))
 
 
@@ -73,6 +73,6 @@ def netted(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> t
     if not any(isinstance(node, UnionAll) for node in walk(rows)):
         return rows, sums, values
     valued = Project(rows, (*((name, column(name)) for name in columns(rows)), *values))
-    partial = tuple((name, exp.Sum(this=value.copy())) for name, value in ((WEIGHT, column(WEIGHT)), *sums))
+    partial = tuple((name, exp.Sum(this=value.copy())) for name, value in ((MULTIPLICITY, column(MULTIPLICITY)), *sums))
     held = Aggregate(valued, (*keys, *(name for name, _ in values)), partial)
     return held, [(name, column(name)) for name, _ in sums], [(name, column(name)) for name, _ in values]

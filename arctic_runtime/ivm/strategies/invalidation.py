@@ -8,7 +8,7 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Win
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
 from arctic_runtime.ivm.rules.partners import has_link
 from arctic_runtime.ivm.rules.terms import changes
-from arctic_runtime.ivm.strategies.determinism import is_repeatable
+from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.model.names import TableName
 
 _NO_LINK = "what changed is joined, or asked for by IN or EXISTS, without an equality of columns"
@@ -36,7 +36,7 @@ def why_all(node: Node, changed: frozenset[TableName], types: Mapping[str, str])
         case Window(partition=()):
             return "a window over all rows has changed, one without PARTITION BY"
         case SemiJoin(right=right) if has_single_row(node):
-            is_open = changes(right, changed) and not is_repeatable(right, types)
+            is_open = changes(right, changed) and not is_deterministic(right, types)
             return _UNSURE if is_open else None
         case SemiJoin(left=left, right=right, on=on) | Join(kind="left", left=left, right=right, on=on):
             is_open = changes(right, changed) and not has_link(left, right, on)

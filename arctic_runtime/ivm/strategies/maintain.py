@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Given, Join, Node, Project, Scan, SemiJoin
+from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Join, Node, Project, Scan, SemiJoin, SpoolScan
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
 from arctic_runtime.ivm.rules.apply import delta, touched
@@ -14,9 +14,9 @@ from arctic_runtime.ivm.rules.inputs import Known
 from arctic_runtime.ivm.rules.restrict import is_whole, restrict
 from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth, reduced
 from arctic_runtime.ivm.rules.terms import changes, present
-from arctic_runtime.ivm.strategies.aggregate_state import Totals, totals
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, totals
 from arctic_runtime.ivm.strategies.choices import choices
-from arctic_runtime.ivm.strategies.determinism import is_repeatable
+from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.invalidation import changing, why_all
 from arctic_runtime.ivm.strategies.pairs import Pairs, pairs
 from arctic_runtime.model.names import TableName
@@ -27,13 +27,13 @@ AFFECTED = "__arctic_affected"
 
 @dataclass(frozen=True)
 class Deltas:
-    """`changes` has the tree's columns and WEIGHT: the rows that come and go, once those that do both cancel out."""
+    """`changes` has the tree's columns and MULTIPLICITY: rows that come and go, less those that do both."""
 
     changes: Node
 
 
 @dataclass(frozen=True)
-class Units:
+class AffectedKeys:
     """Keys of all rows that may differ, each once, and the rows with these keys as they are now.
 
     `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as
@@ -45,7 +45,7 @@ class Units:
     new: Node
 
 
-Maintenance = Deltas | Pairs | Totals | Units
+Maintenance = Deltas | Pairs | AggregateState | AffectedKeys
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def maintain(
         return added
     _refuse(key)
     # What went is computed again by pairs and deltas, and has to be what came before.
-    is_known = not is_whole(found) or is_repeatable(found, known.types)
+    is_known = not is_whole(found) or is_deterministic(found, known.types)
     paired = pairs(found, key, changed, known.paired, known.small) if is_known else None
     if paired is not None:
         return paired
@@ -98,7 +98,7 @@ def maintain(
     chosen.check(found, key, changed)
     told = Known(known.types, chosen.names)
     affected = present(touched(reduced(found, known.worth), key, changed, known.worth, told))
-    return Units(Distinct(affected), restrict(found, key, Given(AFFECTED, key)))
+    return AffectedKeys(Distinct(affected), restrict(found, key, SpoolScan(AFFECTED, key)))
 
 
 def _refuse(key: tuple[str, ...]) -> None:

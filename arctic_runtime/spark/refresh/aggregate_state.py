@@ -25,7 +25,14 @@ from arctic_runtime.ivm.algebra.numbers import digits
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, Totals, fingerprint, of_totals, possible_totals
+from arctic_runtime.ivm.strategies.aggregate_state import (
+    LOST,
+    ROWS,
+    AggregateState,
+    fingerprint,
+    of_totals,
+    possible_totals,
+)
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import last_run
@@ -59,12 +66,12 @@ class Followed:
     before: DataFrame | None
 
 
-def follow(context: Context, plan: Totals, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
-    """Brings the kept totals up to date, and makes them where there are none; None where they are not kept.
+def follow(context: Context, plan: AggregateState, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
+    """Brings the stored aggregate state up to date, or creates it; None where the state can't be kept.
 
-    They are not where they turn out to be of too many groups, or of a type that can't be added up. `register` makes the
-    images that trees read, and `hold` marks rows that are read more than once. Totals that are up to date are written
-    `beside` what follows.
+    It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
+    sources that the trees read, and `hold` marks rows that are read more than once. The new state is written `beside`
+    later work.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _kept(context, plan)
@@ -88,7 +95,7 @@ def follow(context: Context, plan: Totals, register: Register, hold: Hold, besid
     return Followed(_shown(spark, is_now, plan.result, _AFTER), _shown(spark, was, plan.was, _BEFORE))
 
 
-def plan_of(model: Model, upstreams: Upstreams, kept: str) -> Totals | None:
+def plan_of(model: Model, upstreams: Upstreams, kept: str) -> AggregateState | None:
     """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
     try:
         analysed, key = analysis(model, upstreams)
@@ -98,7 +105,7 @@ def plan_of(model: Model, upstreams: Upstreams, kept: str) -> Totals | None:
     return next((plan for plan in plans if fingerprint(plan) == kept), None)
 
 
-def differing(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+def differing(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
     """Groups whose totals are not those that the sources give, each with both; reads the images of `plan.state`."""
     kept = read(spark, model, snapshot, plan)
     made = typed_as(spark.sql(render(plan.state)), kept)
@@ -110,7 +117,7 @@ def differing(spark: SparkSession, model: Model, snapshot: int, plan: Totals) ->
     return found.where(F.col("kept").isNotNull() | F.col("computed").isNotNull())
 
 
-def _made(spark: SparkSession, plan: Totals) -> DataFrame | None:
+def _made(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
     """The totals of everything; None where they turn out to be of a type that can't be added up in any order."""
     try:
         made = spark.sql(render(plan.state))
@@ -120,7 +127,7 @@ def _made(spark: SparkSession, plan: Totals) -> DataFrame | None:
     return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
 
 
-def _kept(context: Context, plan: Totals) -> DataFrame | None:
+def _kept(context: Context, plan: AggregateState) -> DataFrame | None:
     """The totals as of the newest run; None where it kept none, or others than this plan's."""
     state = context.state
     last = last_run(state.changes)
@@ -129,7 +136,7 @@ def _kept(context: Context, plan: Totals) -> DataFrame | None:
     return read(context.spark, context.model, state.aggregate_state, plan)
 
 
-def read(spark: SparkSession, model: Model, snapshot: int, plan: Totals) -> DataFrame:
+def read(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
     """The totals that a plan kept in a snapshot."""
     return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
 
@@ -138,7 +145,7 @@ def _moved_on(
     spark: SparkSession,
     before: DataFrame,
     moved: DataFrame,
-    plan: Totals,
+    plan: AggregateState,
     thresholds: IncrementalThresholds,
     register: Register,
     hold: Hold,
@@ -170,7 +177,7 @@ def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> 
     return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= most else hold(rows)
 
 
-def _added(before: DataFrame, moved: DataFrame, plan: Totals) -> DataFrame:
+def _added(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
     """The totals after what has moved is added, in their own types; groups without rows are gone.
 
     Where extremes are kept, the column _LOST tells groups that what went took one of.

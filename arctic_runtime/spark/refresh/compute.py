@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import HAS_AFTER, WEIGHT, Node, scans
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, MULTIPLICITY, Node, scans
 from arctic_runtime.ivm.rewrite.bounds import narrowed
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice
-from arctic_runtime.ivm.rewrite.statistics import Sizes
-from arctic_runtime.ivm.strategies.aggregate_state import Totals, fingerprint
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Units
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer
+from arctic_runtime.ivm.rewrite.statistics import Statistics
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, fingerprint
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas
 from arctic_runtime.ivm.strategies.pairs import Pairs
-from arctic_runtime.ivm.strategies.spool import Shared
+from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import Shape
@@ -100,8 +100,8 @@ class Computation:
         self.is_same = is_same
         self.learned = RunSummary()
         self._held: list[DataFrame] = []
-        self._sliced: list[Slice] = []
-        self._told: list[Shared] = []
+        self._sliced: list[SemiJoinReducer] = []
+        self._told: list[Spool] = []
 
     @property
     def model(self) -> Model:
@@ -153,7 +153,7 @@ class Computation:
         return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
 
     def follow(self, increment: Increment) -> Computed:
-        if not isinstance(increment.maintenance, Totals):
+        if not isinstance(increment.maintenance, AggregateState):
             self._register(increment, increment.trees)
         match increment.maintenance:
             case Deltas(changes):
@@ -162,8 +162,8 @@ class Computation:
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
-                    return self._looked_up(moved.where(F.col(WEIGHT) > 0).drop(WEIGHT), moved)
-                return Computed(delta_changes(moved, WEIGHT, self.shape), is_gathered=True)
+                    return self._looked_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
+                return Computed(delta_changes(moved, MULTIPLICITY, self.shape), is_gathered=True)
             case Pairs(rows):
                 pairs = increments.paired(self.spark, rows, increment, self.query)
                 if self.shape.keeps_more:
@@ -172,9 +172,9 @@ class Computation:
                         pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
                     )
                 return Computed(pair_changes(pairs, self.shape), is_gathered=True)
-            case Totals() as plan:
+            case AggregateState() as plan:
                 return self._added_up(increment, plan)
-            case Units() as units:
+            case AffectedKeys() as units:
                 return self._recomputed(increment, units)
 
     def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
@@ -191,7 +191,7 @@ class Computation:
             slices.register(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
             self._sliced.extend(parts)
 
-    def _added_up(self, increment: Increment, plan: Totals) -> Computed:
+    def _added_up(self, increment: Increment, plan: AggregateState) -> Computed:
         """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
@@ -208,7 +208,7 @@ class Computation:
         # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
         return replace(self._changes(now, before, in_one_part=not scans(plan.result)), summary=summary)
 
-    def _recomputed(self, increment: Increment, units: Units) -> Computed:
+    def _recomputed(self, increment: Increment, units: AffectedKeys) -> Computed:
         keys = self._hold(increments.affected(self.spark, units.affected))
         count = keys.count()
         key = zip(increment.key, self.model.config.primary_key, strict=True)
@@ -218,12 +218,12 @@ class Computation:
             raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
         sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
         new = narrowed(units.new, AFFECTED, sought) if is_large else units.new
-        sizes = self._known_sizes() if self.is_told else Sizes()
+        sizes = self._known_sizes() if self.is_told else Statistics()
         new = sizes.with_given(AFFECTED, count).told(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
 
-    def _known_sizes(self) -> Sizes:
+    def _known_sizes(self) -> Statistics:
         return known_sizes(self.upstreams, self.decision.windows, self._thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, WEIGHT, Image, Scan, before
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, MULTIPLICITY, Image, Scan, before
 from arctic_runtime.model.bounds import condition
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, plain_columns, same_name
 from arctic_runtime.model.names import image_view
@@ -105,7 +105,7 @@ def image_rows(
     moved = _moved(spark, source, window, kept, thresholds)
     if image == "delta":
         return moved
-    gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
+    gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
     return conformed(rows_at(spark, source, window.end, thresholds), kept).unionAll(gone)
 
 
@@ -171,7 +171,7 @@ def _moved_in_log(
     found = _net_changes(spark, source, window, kept)
     names = [part.name for part in kept]
     images = [
-        struct([*zip(values, names, strict=True), (number(weight), WEIGHT), (_both(told, found.moves), _THERE)])
+        struct([*zip(values, names, strict=True), (number(weight), MULTIPLICITY), (_both(told, found.moves), _THERE)])
         for values, weight, told in ((found.old, -1, found.was), (found.new, 1, found.stays))
     ]
     return _inlined(found.rows, images)
@@ -282,4 +282,4 @@ def _narrowed(source: SourceState, fields: Sequence[str]) -> tuple[Column, ...]:
 
 
 def _weighed(rows: DataFrame, weight: int) -> DataFrame:
-    return rows.withColumn(WEIGHT, F.lit(weight))
+    return rows.withColumn(MULTIPLICITY, F.lit(weight))

@@ -11,7 +11,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
     HAS_BEFORE,
-    WEIGHT,
+    MULTIPLICITY,
     Explode,
     Node,
     Scan,
@@ -23,7 +23,7 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.rewrite.bounds import joined
 from arctic_runtime.ivm.strategies.maintain import AFFECTED
-from arctic_runtime.ivm.strategies.spool import Shared
+from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.types import has_map, read_type
 from arctic_runtime.model.version import Window
@@ -58,7 +58,7 @@ def register_images(
         images.register(spark, found, state, windows[str(source)], thresholds, asked, hold)
 
 
-def share(spark: SparkSession, values: Iterable[Shared], hold: Hold) -> None:
+def share(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:
     """Makes the temporary views of values that trees read, computed at once, so that Spark knows how few they are."""
     for one in values:
         rows = hold(spark.sql(render(one.rows)).distinct())
@@ -84,9 +84,9 @@ def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataF
     """
     found = spark.sql(render(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk(changes)):
-        rows = [column(part) for part in found.columns if part != WEIGHT]
-        found = found.groupBy(*rows).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-    return found.selectExpr(*_outputs(found, increment, query), name(WEIGHT))
+        rows = [column(part) for part in found.columns if part != MULTIPLICITY]
+        found = found.groupBy(*rows).agg(F.sum(MULTIPLICITY).alias(MULTIPLICITY)).where(F.col(MULTIPLICITY) != 0)
+    return found.selectExpr(*_outputs(found, increment, query), name(MULTIPLICITY))
 
 
 def paired(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:

@@ -32,7 +32,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
-from arctic_runtime.plan.increment import Upstreams, untold
+from arctic_runtime.plan.increment import Upstreams, without_join_hints
 from arctic_runtime.plan.reconcile import stale_branches
 from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_send
@@ -198,7 +198,7 @@ class Refresh:
             except SPARK_ERRORS as error:
                 if decision.increment is None or not was_too_large_to_send(error):
                     raise
-            without_hints = replace(decision, increment=untold(decision.increment))
+            without_hints = replace(decision, increment=without_join_hints(decision.increment))
             return attempt(without_hints, is_told=False)
 
     def _publish(

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, columns
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
 from arctic_runtime.model.bounds import condition
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
@@ -49,7 +49,7 @@ class _Sought:
 
 def register(
     spark: SparkSession,
-    slices: Iterable[Slice],
+    slices: Iterable[SemiJoinReducer],
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     thresholds: Thresholds,
@@ -107,13 +107,13 @@ def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
     return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
 
 
-def _register(spark: SparkSession, part: Slice, rows: DataFrame) -> None:
+def _register(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
     """The images of a part from its rows as they are now, and from what came and went in the whole source."""
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
         moved = spark.sql(render(part.changes))
-        gone = moved.where(F.col(WEIGHT) < 0).drop(WEIGHT)
+        gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
         stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
         shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
     for image, view in part.images.items():

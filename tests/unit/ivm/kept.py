@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Image, Node, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, columns
 from arctic_runtime.ivm.frontend.analyse import Analysed
 from arctic_runtime.ivm.render import input_name, query
 from arctic_runtime.ivm.rules.terms import at
-from arctic_runtime.ivm.strategies.aggregate_state import ROWS, TOTALS, Totals
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Facts, Units, maintain
+from arctic_runtime.ivm.strategies.aggregate_state import ROWS, TOTALS, AggregateState
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, maintain
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm.duck import CATALOG, SCHEMA
 
@@ -60,7 +60,7 @@ def make_images(con: duckdb.DuckDBPyConnection, tables: Iterable[str]) -> frozen
         con.execute(f'create or replace temp table came as from {table} except all from "{old}"')
         con.execute(f'create or replace temp table went as from "{old}" except all from {table}')
         con.execute(f'create or replace table "{either}" as from {table} union all from went')
-        signed = f"select *, 1 as {WEIGHT} from came union all select *, -1 from went"
+        signed = f"select *, 1 as {MULTIPLICITY} from came union all select *, -1 from went"
         con.execute(f'create or replace table "{delta}" as {signed}')
         if number(con, f'select count(*) from "{delta}"'):
             changed.add(TableName(CATALOG, SCHEMA, table))
@@ -83,9 +83,9 @@ def follow(con: duckdb.DuckDBPyConnection, kept: Kept, changed: frozenset[TableN
         _create(con, "moved", _netted(plan.changes))
         _create(con, kept.table, _with_changes(kept))
         return f"deltas {number(con, 'select count(*) from moved')}"
-    if isinstance(plan, Totals):
+    if isinstance(plan, AggregateState):
         return _add_up(con, kept, plan, changed)
-    assert isinstance(plan, Units)
+    assert isinstance(plan, AffectedKeys)
     _create(con, AFFECTED, query(plan.affected))
     _delete(con, kept, AFFECTED)
     con.execute(f"insert into {kept.table} {query(plan.new).sql(dialect='duckdb')}")
@@ -103,7 +103,7 @@ def _same(one: str, other: str, names: Sequence[str]) -> exp.Expr:
     return exp.and_(exp.true(), *equal)
 
 
-def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: Totals, changed: frozenset[TableName]) -> str:
+def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: AggregateState, changed: frozenset[TableName]) -> str:
     """Adds what moved to the totals, and replaces the rows of the groups that it touches."""
     if kept.state != plan.state:
         _create(con, kept.totals, query(at(plan.state, "old", changed)))
@@ -121,7 +121,7 @@ def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: Totals, changed: f
     return f"totals {number(con, 'select count(*) from moved')}"
 
 
-def _add(con: duckdb.DuckDBPyConnection, totals: str, plan: Totals) -> None:
+def _add(con: duckdb.DuckDBPyConnection, totals: str, plan: AggregateState) -> None:
     keys = [column(key) for key in plan.keys]
     sums = [exp.alias_(exp.Sum(this=column(name)), name, quoted=True) for name in plan.names]
     both = exp.union(exp.select("*").from_(totals), exp.select("*").from_("moved"), distinct=False)
@@ -134,7 +134,7 @@ def _add(con: duckdb.DuckDBPyConnection, totals: str, plan: Totals) -> None:
     con.execute(f"create or replace table {totals} as from added")
 
 
-def _show(con: duckdb.DuckDBPyConnection, plan: Totals, result: Node, totals: str, name: str) -> None:
+def _show(con: duckdb.DuckDBPyConnection, plan: AggregateState, result: Node, totals: str, name: str) -> None:
     """The result's rows of the groups that moved, or of all where each matters to others."""
     touched = _same("t", "m", plan.keys).sql(dialect="duckdb")
     of_groups = f" semi join moved as m on {touched}" if plan.by_group else ""
@@ -147,16 +147,16 @@ def _show(con: duckdb.DuckDBPyConnection, plan: Totals, result: Node, totals: st
 
 
 def _netted(changes: Node) -> exp.Query:
-    names = [column(name) for name in columns(changes) if name != WEIGHT]
-    weight = exp.Sum(this=column(WEIGHT))
-    rows = exp.select(*names, exp.alias_(weight, WEIGHT)).from_(query(changes).subquery("c")).group_by(*names)
+    names = [column(name) for name in columns(changes) if name != MULTIPLICITY]
+    weight = exp.Sum(this=column(MULTIPLICITY))
+    rows = exp.select(*names, exp.alias_(weight, MULTIPLICITY)).from_(query(changes).subquery("c")).group_by(*names)
     return rows.having(exp.NEQ(this=weight.copy(), expression=exp.Literal.number(0)))
 
 
 def _with_changes(kept: Kept) -> exp.Query:
     """All rows that were kept and came, without those that went, as bags."""
     names = [column(name) for name in columns(kept.analysed.tree)]
-    came, went = (exp.select(*names).from_("moved").where(f"{WEIGHT} {sign} 0") for sign in "><")
+    came, went = (exp.select(*names).from_("moved").where(f"{MULTIPLICITY} {sign} 0") for sign in "><")
     return exp.except_(exp.union(exp.select(*names).from_(kept.table), came, distinct=False), went, distinct=False)
 
 

@@ -21,7 +21,7 @@ from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
     HAS_BEFORE,
-    WEIGHT,
+    MULTIPLICITY,
     Aggregate,
     Distinct,
     Explode,
@@ -95,7 +95,7 @@ def load(con: duckdb.DuckDBPyConnection, batch: Batch) -> None:
         _table(con, input_name(source.name, "new"), source.fields, after)
         _table(con, input_name(source.name, "either"), source.fields, [*after, *went.elements()])
         delta = [*((*row, 1) for row in came.elements()), *((*row, -1) for row in went.elements())]
-        _table(con, input_name(source.name, "delta"), (*source.fields, WEIGHT), delta)
+        _table(con, input_name(source.name, "delta"), (*source.fields, MULTIPLICITY), delta)
         _load_pairs(con, source, set(went), set(came))
 
 
@@ -126,7 +126,7 @@ def types(tree: Node) -> dict[str, str]:
 
 
 def given(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Makes rows that trees read as `Given`."""
+    """Makes rows that trees read as `SpoolScan`."""
     _table(con, name, names, list(rows))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Join, scans, walk
 from arctic_runtime.ivm.frontend.analyse import Analysed, analyse
-from arctic_runtime.ivm.strategies.maintain import Deltas, Units
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.columns import BEFORE, Column
 from arctic_runtime.model.names import TableName
@@ -32,7 +32,7 @@ from arctic_runtime.plan.increment import (
     increment,
     is_keyed,
     known_sizes,
-    untold,
+    without_join_hints,
 )
 from arctic_runtime.thresholds import SHIPPED
 
@@ -230,7 +230,7 @@ def test_one_upstream_that_changed_much_is_enough() -> None:
 def test_a_query_over_keyed_tables_is_joined_and_one_over_others_is_computed_for_what_is_affected() -> None:
     up, other = keyed(a_source()), keyed(a_source(name=OTHER))
     assert isinstance(planned(a_model(JOINED), up, other).maintenance, Deltas)
-    assert isinstance(planned(a_model(JOINED), up, a_source(name=OTHER)).maintenance, Units)
+    assert isinstance(planned(a_model(JOINED), up, a_source(name=OTHER)).maintenance, AffectedKeys)
 
 
 def test_rows_are_followed_together_with_what_they_were_where_the_log_tells_that() -> None:
@@ -365,7 +365,7 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
     other = keyed(a_source((1,), OTHER, rows=rows))
     found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
     assert [node.sent for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [sent]
-    doubted = untold(found)
+    doubted = without_join_hints(found)
     assert [node.sent for tree in doubted.trees for node in walk(tree) if isinstance(node, Join)] == [None]
 
 
@@ -391,7 +391,7 @@ def test_a_filtered_table_is_asked_which_of_many_changes_matter_if_it_is_smaller
     other = keyed(a_source((1,), OTHER, rows=rows))
     sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
     found = planned(a_model(sql, ("place",)), up, other)
-    assert isinstance(found.maintenance, Units)
+    assert isinstance(found.maintenance, AffectedKeys)
     asked = [scan.source for scan in scans(found.maintenance.affected)]
     assert asked == ([UP, OTHER] if is_asked else [UP])
 

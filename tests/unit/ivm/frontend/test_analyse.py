@@ -18,12 +18,12 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Filter,
-    Given,
     Join,
     Node,
     OneRow,
     Project,
     Scan,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -182,7 +182,7 @@ def _plans(tree: Node) -> Iterator[Node]:
         Filter(OneRow(), exp.true()),
         Aggregate(OneRow(), (), ()),
         Project(OneRow(), ()),
-        Given("rows_at_hand", ()),
+        SpoolScan("rows_at_hand", ()),
         Scan(TableName(CATALOG, SCHEMA, "settings"), ()),
     ],
 )

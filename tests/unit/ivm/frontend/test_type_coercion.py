@@ -15,13 +15,13 @@ from arctic_runtime.ivm.algebra import inferred_types as inferred
 from arctic_runtime.ivm.algebra.conditions import Equality, equalities
 from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Filter, Join, Node, Project, SemiJoin, columns, scans, walk
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, Project, SemiJoin, columns, scans, walk
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
 from arctic_runtime.ivm.frontend.functions import parse
 from arctic_runtime.ivm.frontend.scope import Names
 from arctic_runtime.ivm.frontend.type_coercion import common_type, correspond, mark_unlike
 from arctic_runtime.ivm.render import input_name, query, render
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Units, maintain
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, maintain
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm.duck import CATALOG, SCHEMA, connect, fetch, load, rows
@@ -123,7 +123,7 @@ def _load(con: duckdb.DuckDBPyConnection, new: dict[str, Rows]) -> None:
         load(con, input_name(source, "old"), own, before)
         load(con, input_name(source, "new"), own, new[name])
         load(con, input_name(source, "either"), own, [*new[name], *went.elements()])
-        load(con, input_name(source, "delta"), (*own, Column(WEIGHT, "int")), delta)
+        load(con, input_name(source, "delta"), (*own, Column(MULTIPLICITY, "int")), delta)
 
 
 def _result(con: duckdb.DuckDBPyConnection, analysed: Analysed, image: str) -> Counter[tuple[Any, ...]]:
@@ -160,7 +160,11 @@ def test_a_result_follows_what_equals_it_by_a_cast(con: duckdb.DuckDBPyConnectio
 
 
 def _maintained(
-    con: duckdb.DuckDBPyConnection, tree: Node, plan: Deltas | Units, old: Counter[tuple[Any, ...]], key: Sequence[str]
+    con: duckdb.DuckDBPyConnection,
+    tree: Node,
+    plan: Deltas | AffectedKeys,
+    old: Counter[tuple[Any, ...]],
+    key: Sequence[str],
 ) -> Counter[tuple[Any, ...]]:
     if isinstance(plan, Deltas):
         after = old.copy()
@@ -208,7 +212,7 @@ def test_no_unlike_columns_are_called_equal(sql: str) -> None:
 def test_unlike_columns_are_still_a_link_to_find_rows_by() -> None:
     analysed = _analysed("select number, amount from numbers left join codes on number = code")
     plan = maintain(analysed.tree, (analysed.outputs[0][1],), frozenset({TableName(CATALOG, SCHEMA, "codes")}))
-    assert isinstance(plan, Units)
+    assert isinstance(plan, AffectedKeys)
     assert {(scan.source.name, scan.image) for scan in scans(plan.affected)} == {("codes", "delta"), ("numbers", "new")}
     assert ["COALESCE" in on.sql() for on in _conditions(plan.affected)] == [True]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Given, Join, Scan, SemiJoin, walk
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Scan, SemiJoin, SpoolScan, walk
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.rewrite.bounds import joined, narrowed
 from arctic_runtime.ivm.rules.restrict import restrict
@@ -45,7 +45,7 @@ def test_rows_that_are_given_are_found_within_their_bounds(
         names = case.names()
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, ASKED, names, values)
-        restricted = restrict(case.tree, names, Given(ASKED, names))
+        restricted = restrict(case.tree, names, SpoolScan(ASKED, names))
         found = narrowed(restricted, ASKED, [*bounds(names, values, is_range)])
         assert case.rows(found) == case.rows(restricted), case.tree
 
@@ -54,7 +54,7 @@ def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
     groups = Aggregate(HEAP.scan("h"), ("h.a",), COUNT)
     tree = Join("inner", groups, ONE.scan("l"), parsed("`h.a` = `l.b`"))
     found = narrowed(
-        restrict(tree, ("h.a",), Given(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
+        restrict(tree, ("h.a",), SpoolScan(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
     )
     told = {
         scan.source: filtered.condition.sql("spark")
@@ -69,12 +69,12 @@ def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
 
 def test_only_what_is_restricted_to_the_given_rows_is_narrowed() -> None:
     bound = Bound("k", "bigint", ("1",), False)
-    for right in (Given("others", ("k",)), ONE.scan("k")):
+    for right in (SpoolScan("others", ("k",)), ONE.scan("k")):
         tree = SemiJoin(
-            "semi", HEAP.scan("h"), right, parsed(f"`h.a` = `{'k' if isinstance(right, Given) else 'k.a'}`")
+            "semi", HEAP.scan("h"), right, parsed(f"`h.a` = `{'k' if isinstance(right, SpoolScan) else 'k.a'}`")
         )
         assert narrowed(tree, ASKED, [bound]) == tree
-    without = SemiJoin("anti", HEAP.scan("h"), Given(ASKED, ("k",)), parsed("`h.a` = `k`"))
+    without = SemiJoin("anti", HEAP.scan("h"), SpoolScan(ASKED, ("k",)), parsed("`h.a` = `k`"))
     assert narrowed(without, ASKED, [bound]) == without
     assert "IN (CAST('1' AS BIGINT))" in render(narrowed(replace(without, kind="semi"), ASKED, [bound]))
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from arctic_runtime.ivm.algebra.conditions import conjunction, same
-from arctic_runtime.ivm.algebra.tree import Filter, Given, Image, Join, Node, Scan, SemiJoin, columns, scans, walk
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted, sliced
+from arctic_runtime.ivm.algebra.tree import Filter, Image, Join, Node, Scan, SemiJoin, SpoolScan, columns, scans, walk
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted, sliced
 from arctic_runtime.ivm.rules.apply import delta, touched
 from arctic_runtime.ivm.rules.terms import present
 from tests.unit.ivm import duck
@@ -37,7 +37,7 @@ def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
     return found
 
 
-def _least(con: duckdb.DuckDBPyConnection, part: Slice, image: Image) -> Bag:
+def _least(con: duckdb.DuckDBPyConnection, part: SemiJoinReducer, image: Image) -> Bag:
     source = SOURCE[part.source]
     whole = Scan(source.name, tuple((name, name) for name in source.fields), source.key, image)
     needed = whole if part.condition is None else Filter(whole, part.condition)
@@ -70,8 +70,8 @@ def test_parts_are_enough_for_what_is_touched(con: duckdb.DuckDBPyConnection, se
 
 def read(tree: Node) -> list[str]:
     """The images and the parts that a tree reads, in order."""
-    found = (node for node in walk(tree) if isinstance(node, Scan | Given))
-    return [node.name if isinstance(node, Given) else f"{node.source.name} {node.image}" for node in found]
+    found = (node for node in walk(tree) if isinstance(node, Scan | SpoolScan))
+    return [node.name if isinstance(node, SpoolScan) else f"{node.source.name} {node.image}" for node in found]
 
 
 def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:

@@ -12,7 +12,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Image,
     Join,
     Node,
@@ -22,12 +21,13 @@ from arctic_runtime.ivm.algebra.tree import (
     SemiJoin,
     SetOperation,
     Side,
+    SpoolScan,
     UnionAll,
     columns,
 )
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Slice, Wanted
-from arctic_runtime.ivm.rewrite.statistics import Extent, Sizes
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
+from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED
 from tests.unit.ivm.trees import condition
@@ -35,8 +35,12 @@ from tests.unit.ivm.trees import condition
 JOINS = SHIPPED.joins
 
 ORDERS, LINES, NOTES = (TableName("lake", "raw", name) for name in ("orders", "lines", "notes"))
-SIZES = Sizes(
-    {ORDERS: Extent(15_000_000, 1_000, 8), LINES: Extent(60_000_000, 5_000, 8), NOTES: Extent(9_000_000, 100, 8)}
+SIZES = Statistics(
+    {
+        ORDERS: SourceStatistics(15_000_000, 1_000, 8),
+        LINES: SourceStatistics(60_000_000, 5_000, 8),
+        NOTES: SourceStatistics(9_000_000, 100, 8),
+    }
 )
 
 
@@ -51,7 +55,7 @@ def lines(image: Image = "new") -> Scan:
 NOTE = Scan(NOTES, (("n.order", "order"), ("n.text", "text")))
 COMPUTED = Project(lines(), (("x", condition("`l.order` + 1")),))
 OF_ORDER = condition("`l.order` = `o.id`")
-TWO_KEYS = Given("keys", ("k",))
+TWO_KEYS = SpoolScan("keys", ("k",))
 
 
 def joined(left: Node, right: Node, kind: str = "inner") -> Join | SemiJoin:
@@ -76,7 +80,7 @@ def joined(left: Node, right: Node, kind: str = "inner") -> Join | SemiJoin:
         (SetOperation("except", False, orders("pair"), orders(), ("a", "b")), 1_000),
         (SetOperation("intersect", False, orders(), orders("delta"), ("a", "b")), 2_000),
         (TWO_KEYS, 2),
-        (Given("unheard of", ("k",)), inf),
+        (SpoolScan("unheard of", ("k",)), inf),
         (NOTE, 9_000_000),
         (replace(NOTE, source=TableName("lake", "raw", "unheard_of")), inf),
     ],
@@ -168,7 +172,9 @@ def test_the_side_with_few_rows_is_sent_where_an_engine_can_and_the_other_is_lar
 def test_what_is_sent_has_neither_many_rows_nor_many_bytes(
     given: float, others: int, value_bytes: float, is_sent: bool
 ) -> None:
-    sizes = Sizes({ORDERS: Extent(int(given), 0, value_bytes), LINES: Extent(others, 0, value_bytes)})
+    sizes = Statistics(
+        {ORDERS: SourceStatistics(int(given), 0, value_bytes), LINES: SourceStatistics(others, 0, value_bytes)}
+    )
     told = sizes.told(joined(lines(), orders()))
     assert isinstance(told, Join)
     assert (told.sent is not None) == is_sent
@@ -183,9 +189,9 @@ def test_the_joins_below_are_told_as_well_and_engines_read_it() -> None:
 
 def test_a_part_has_as_many_rows_as_are_found_by_all_that_is_wanted() -> None:
     keys = Project(orders("pair"), (("k", condition("`o.id`")),))
-    part = Slice(LINES, "part", (Wanted(("order",), keys, False),) * 2, (lines(),))
+    part = SemiJoinReducer(LINES, "part", (Wanted(("order",), keys, False),) * 2, (lines(),))
     known = SIZES.with_part(part)
-    given = Given(part.images["new"], ("order", "line", "price"))
+    given = SpoolScan(part.images["new"], ("order", "line", "price"))
     assert known.rows(given) == 8_000
     assert known.rows(Join("inner", given, orders(), condition("`order` = `o.id`"))) == 8_000
     told = known.told(Join("inner", given, orders(), condition("`order` = `o.id`")))

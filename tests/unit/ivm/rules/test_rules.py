@@ -16,12 +16,12 @@ from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Explode,
     Filter,
-    Given,
     Join,
     Node,
     Project,
     SemiJoin,
     SetOperation,
+    SpoolScan,
     UnionAll,
     Window,
     columns,
@@ -177,7 +177,7 @@ def test_a_restriction_has_the_rows_that_are_given(con: duckdb.DuckDBPyConnectio
             values = {(None,) * len(asked), (1,) * len(asked), (2, None)[: len(asked)]}
             given(con, "asked", asked, values)
             kept = {row: copies for row, copies in rows.items() if picked([row], tree, asked) <= values}
-            assert duck.fetch(con, sql(restrict(tree, asked, Given("asked", asked)))) == kept, (operator, asked)
+            assert duck.fetch(con, sql(restrict(tree, asked, SpoolScan("asked", asked)))) == kept, (operator, asked)
 
 
 @pytest.mark.slow
@@ -319,38 +319,38 @@ RESTRICTED = {
 
 @pytest.mark.parametrize(("tree", "names"), RESTRICTED.values(), ids=RESTRICTED)
 def test_a_restriction_reaches_all_that_is_read(tree: Node, names: tuple[str, ...]) -> None:
-    found = restrict(tree, names, Given("asked", names))
+    found = restrict(tree, names, SpoolScan("asked", names))
     restricted = [node.left for node in walk(found) if isinstance(node, SemiJoin)]
     assert [scan for scan in scans(found) if scan not in restricted] == []
 
 
 def test_a_restriction_by_what_an_operator_computes_stays_above_it() -> None:
-    found = restrict(GROUPS, ("n",), Given("asked", ("n",)))
+    found = restrict(GROUPS, ("n",), SpoolScan("asked", ("n",)))
     assert isinstance(found, SemiJoin)
     assert found.left == GROUPS
 
 
 def test_a_restriction_of_a_full_join_stays_above_it() -> None:
     tree = Join("full", L, R, ON)
-    found = restrict(tree, ("l.a",), Given("asked", ("l.a",)))
+    found = restrict(tree, ("l.a",), SpoolScan("asked", ("l.a",)))
     assert isinstance(found, SemiJoin)
     assert found.left == tree
 
 
 def test_a_column_that_an_inner_join_equates_is_not_null_in_a_restriction() -> None:
-    found = restrict(Join("inner", L, R, ON), ("l.a",), Given("asked", ("l.a",)))
+    found = restrict(Join("inner", L, R, ON), ("l.a",), SpoolScan("asked", ("l.a",)))
     conditions = {node.on for node in walk(found) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` = `__arctic_given_0`") for name in ("l.a", "r.id")}
 
 
 def test_a_column_that_a_join_equates_with_nulls_may_be_null_in_a_restriction() -> None:
-    found = restrict(TREES["inner join, nulls equal"], ("l.a",), Given("asked", ("l.a",)))
+    found = restrict(TREES["inner join, nulls equal"], ("l.a",), SpoolScan("asked", ("l.a",)))
     conditions = {node.on for node in walk(found) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` <=> `__arctic_given_0`") for name in ("l.a", "h.a")}
 
 
 def test_nulls_are_equal_but_in_keys_where_there_are_none() -> None:
-    by_key, by_value = (restrict(L, names, Given("asked", names)) for names in (("l.id",), ("l.a",)))
+    by_key, by_value = (restrict(L, names, SpoolScan("asked", names)) for names in (("l.id",), ("l.a",)))
     assert isinstance(by_key, SemiJoin)
     assert isinstance(by_value, SemiJoin)
     assert by_key.on == condition("`l.id` = `__arctic_given_0`")

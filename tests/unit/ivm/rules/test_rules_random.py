@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import WEIGHT, Given, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, SpoolScan, columns
 from arctic_runtime.ivm.algebra.unique import is_unique, unique_keys
 from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
 from arctic_runtime.ivm.rules.apply import delta, either, touched
@@ -36,7 +36,7 @@ def test_weights_of_a_delta_add_up_to_new_minus_old(con: duckdb.DuckDBPyConnecti
         found = delta(case.tree, case.changed, known=Known(dict.fromkeys(types(case.tree), NO_OVERFLOW)))
         assert (found is None) == (not case.changed)
         assert netted(case.rows(found) if found else Counter()) == case.difference, case.tree
-        assert found is None or columns(found) == (*columns(case.tree), WEIGHT)
+        assert found is None or columns(found) == (*columns(case.tree), MULTIPLICITY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -74,7 +74,7 @@ def test_a_restriction_is_the_semi_join_with_what_is_given(con: duckdb.DuckDBPyC
         names = case.names()
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, "asked", names, values)
-        found = restrict(case.tree, names, Given("asked", names))
+        found = restrict(case.tree, names, SpoolScan("asked", names))
         kept = {row: copies for row, copies in case.new.items() if picked([row], case.tree, names) <= values}
         assert case.rows(found) == kept, case.tree
         assert columns(found) == columns(case.tree)

@@ -8,18 +8,18 @@ from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
     Filter,
-    Given,
     Join,
     Node,
     Project,
     Scan,
     SemiJoin,
+    SpoolScan,
     UnionAll,
     scans,
     walk,
 )
 from arctic_runtime.ivm.rules.apply import delta, touched
-from arctic_runtime.ivm.rules.runtime_filters import Witness, Worth, reduced, witness
+from arctic_runtime.ivm.rules.runtime_filters import RuntimeFilter, Worth, reduced, witness
 from arctic_runtime.ivm.rules.terms import present
 from arctic_runtime.ivm.strategies.spool import shared
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
@@ -53,7 +53,7 @@ def reads(tree: Node) -> list[str]:
 def test_a_filtered_source_that_has_all_values_of_the_other_side_is_a_witness(
     other: Node, on: str, column: str
 ) -> None:
-    assert witness(L, other, condition(on), WORTH) == Witness("l.a", SOME, column, "<=>" in on)
+    assert witness(L, other, condition(on), WORTH) == RuntimeFilter("l.a", SOME, column, "<=>" in on)
     assert witness(L, other, condition(on), {}) is None
     assert witness(L, other, condition(on), {ONE.name: frozenset({ONE.name})}) is None
 
@@ -118,7 +118,7 @@ def test_what_several_terms_ask_a_witness_is_told_once() -> None:
     assert times > 1
     found, told = shared(plan)
     assert [reads(one.rows) for one in told] == [["one delta", "two new"]]
-    assert [node.name for node in walk(found) if isinstance(node, Given)] == [told[0].name] * times
+    assert [node.name for node in walk(found) if isinstance(node, SpoolScan)] == [told[0].name] * times
     assert "one delta" not in reads(found)
 
 

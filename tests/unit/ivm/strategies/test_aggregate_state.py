@@ -32,8 +32,8 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.algebra.unique import unique_keys
 from arctic_runtime.ivm.render import input_name
 from arctic_runtime.ivm.rules.terms import at
-from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, TOTALS, Totals, possible_totals, totals
-from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, Maintenance, Units, maintain
+from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, TOTALS, AggregateState, possible_totals, totals
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -94,7 +94,7 @@ class Kept:
     state: Node | None = None
     again: int = 0
 
-    def follow(self, plan: Totals, changed: frozenset[TableName]) -> None:
+    def follow(self, plan: AggregateState, changed: frozenset[TableName]) -> None:
         if self.state != plan.state:
             self.totals, self.state = rows(self.con, at(plan.state, "old", changed)), plan.state
         moved = rows(self.con, plan.moved)
@@ -106,7 +106,7 @@ class Kept:
         assert not picked(now, self.tree, self.key) & picked(self.result - was, self.tree, self.key)
         self.result = self.result - was + now
 
-    def _moved_on(self, plan: Totals, moved: Bag) -> Bag:
+    def _moved_on(self, plan: AggregateState, moved: Bag) -> Bag:
         added, lost = added_up(plan, self.totals, moved)
         if not lost:
             return added
@@ -115,7 +115,7 @@ class Kept:
             given(self.con, LOST, plan.keys, keys_of(plan, lost))
         return added - lost + rows(self.con, plan.again)
 
-    def _shown(self, plan: Totals, result: Node, found: Bag, touched: set[Row]) -> Bag:
+    def _shown(self, plan: AggregateState, result: Node, found: Bag, touched: set[Row]) -> Bag:
         """The rows of the touched groups; of all groups where there is one, or where one matters to others."""
         takes_all = not plan.keys or not plan.by_group
         kept = [row for row in found.elements() if takes_all or row[: len(plan.keys)] in touched]
@@ -123,11 +123,11 @@ class Kept:
         return rows(self.con, result)
 
 
-def keys_of(plan: Totals, found: Iterable[Row]) -> set[Row]:
+def keys_of(plan: AggregateState, found: Iterable[Row]) -> set[Row]:
     return {row[: len(plan.keys)] for row in found}
 
 
-def added_up(plan: Totals, before: Bag, moved: Bag) -> tuple[Bag, Bag]:
+def added_up(plan: AggregateState, before: Bag, moved: Bag) -> tuple[Bag, Bag]:
     """All rows of a group as one, and no group without rows, unless there is just one group; and which are lost."""
     groups: dict[Row, list[Row]] = {}
     for row in (*before.elements(), *moved.elements()):
@@ -137,7 +137,7 @@ def added_up(plan: Totals, before: Bag, moved: Bag) -> tuple[Bag, Bag]:
     return Counter(row for row, _ in is_there), Counter(row for row, is_lost in is_there if is_lost)
 
 
-def _together(plan: Totals, found: Sequence[Row]) -> tuple[Row, bool]:
+def _together(plan: AggregateState, found: Sequence[Row]) -> tuple[Row, bool]:
     """Sums and extremes of a group's rows, and whether one of these is lost; rows that are kept tell of none gone."""
     width, gone_at = len(plan.sums), len(plan.names)
     values: list[Any] = [sum(row[place] for row in found) for place in range(width)]
@@ -173,12 +173,12 @@ def keep(con: duckdb.DuckDBPyConnection, tree: Node, key: Key, batches: Iterable
     return followed, kept.again
 
 
-def plan_of(tree: Node, key: Key, changed: frozenset[TableName]) -> Totals | None:
+def plan_of(tree: Node, key: Key, changed: frozenset[TableName]) -> AggregateState | None:
     try:
         plan = maintain(tree, key, changed, Facts(types=types(tree), few_rows=True, little=LITTLE))
     except NotMaintained:
         return None
-    return plan if isinstance(plan, Totals) else None
+    return plan if isinstance(plan, AggregateState) else None
 
 
 LITTLE = of(*SOURCES)
@@ -326,7 +326,7 @@ def test_one_group_without_rows_counts_none_and_has_no_sum(con: duckdb.DuckDBPyC
     load(con, batch)
     kept = Kept(con, ONE_GROUP, (), rows(con, at(ONE_GROUP, "old", of(HEAP))))
     plan = planned(ONE_GROUP, (), HEAP)
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     kept.follow(plan, of(HEAP))
     assert kept.result == Counter([(0, None, 0, 0, None)])
     assert kept.totals == Counter([(0,) * len(plan.names)])
@@ -369,7 +369,7 @@ def test_a_row_that_comes_by_one_term_and_goes_by_another_is_no_extreme(con: duc
 
 def test_only_lost_groups_are_read_again() -> None:
     plan = planned(grouped("min(`h.b`)"), ("h.a",), HEAP)
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     assert [scan.image for scan in scans(plan.moved)] == ["delta"]
     assert [scan.image for scan in scans(plan.again)] == ["new"]
     (only,) = (node for node in walk(plan.again) if isinstance(node, SemiJoin))
@@ -380,7 +380,7 @@ def test_totals_are_shared_by_all_that_follows_from_them() -> None:
     plan = planned(
         Aggregate(H, ("h.a",), calls("sum(`h.b`)", "count(`h.b`)", "sum(`h.b`)", "count(1)")), ("h.a",), HEAP
     )
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     assert plan.names == (ROWS, "__arctic_total_1", "__arctic_total_2")
 
 
@@ -394,13 +394,13 @@ def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) 
 
 def test_what_is_never_null_is_counted_by_the_rows() -> None:
     plan = planned(Aggregate(SOLID, ("h.a",), calls("count(`h.b`)", "sum(`h.b`)")), ("h.a",), HEAP)
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     assert plan.names == (ROWS, "__arctic_total_1")
 
 
 def test_nothing_but_the_changes_is_read_to_add_them() -> None:
     plan = planned(HAVING, ("h.a",), HEAP)
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     assert [scan.image for scan in scans(plan.moved)] == ["delta"]
     assert scans(plan.result) == ()
 
@@ -408,14 +408,14 @@ def test_nothing_but_the_changes_is_read_to_add_them() -> None:
 def test_what_is_kept_does_not_depend_on_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "sum(`r.b`)"))
     plans = [planned(tree, ("l.b",), *changed) for changed in ((ONE,), (TWO,), (ONE, TWO))]
-    assert len({plan.state for plan in plans if isinstance(plan, Totals)}) == 1
-    assert len({plan.moved for plan in plans if isinstance(plan, Totals)}) == 3
+    assert len({plan.state for plan in plans if isinstance(plan, AggregateState)}) == 1
+    assert len({plan.moved for plan in plans if isinstance(plan, AggregateState)}) == 3
 
 
 def test_totals_can_be_told_without_knowing_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
-    assert isinstance(plan, Totals)
+    assert isinstance(plan, AggregateState)
     assert [found.state for found in possible_totals(tree, ("l.b",), types(tree))] == [plan.state]
     assert not list(possible_totals(grouped("first(`h.b`)"), ("h.a",), {}))
 
@@ -450,7 +450,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
 
 @pytest.mark.parametrize(("tree", "key"), PLANNED.values(), ids=PLANNED)
 def test_groups_of_exact_numbers_are_kept_by_totals(tree: Node, key: Key) -> None:
-    assert isinstance(planned(tree, key, HEAP), Totals)
+    assert isinstance(planned(tree, key, HEAP), AggregateState)
 
 
 ROWS_BEFORE = condition("sum(`h.b`) over (partition by `h.c` order by `h.a` rows between 1 preceding and current row)")
@@ -551,7 +551,7 @@ def test_rows_without_groups_are_followed_by_their_changes() -> None:
 
 
 def test_groups_that_totals_do_not_tell_are_computed_again() -> None:
-    assert isinstance(planned(grouped("first(`h.b`)"), ("h.a",), HEAP), Units)
+    assert isinstance(planned(grouped("first(`h.b`)"), ("h.a",), HEAP), AffectedKeys)
 
 
 def test_one_group_that_totals_do_not_tell_is_refused() -> None:

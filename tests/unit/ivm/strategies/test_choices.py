@@ -7,7 +7,7 @@ import pytest
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Project, scans, walk
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.strategies.maintain import Facts, Units, maintain
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Facts, maintain
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 
@@ -22,11 +22,11 @@ NUMBERED = "(select *, row_number() over (partition by g order by v) as n from k
 AVERAGED = "(select *, avg(x) over (partition by g) as m from keyed)"
 
 
-def plan(sql: str, key: str, *changed: str) -> Units:
+def plan(sql: str, key: str, *changed: str) -> AffectedKeys:
     found = analyse(sql, RELATIONS, {}, "lake", "raw")
     names = frozenset(TableName("lake", "raw", name) for name in changed)
     made = maintain(found.tree, (dict(found.outputs)[key],), names, Facts(types=found.types))
-    assert isinstance(made, Units)
+    assert isinstance(made, AffectedKeys)
     return made
 
 

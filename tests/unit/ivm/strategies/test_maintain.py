@@ -26,8 +26,8 @@ from arctic_runtime.ivm.algebra.tree import (
 )
 from arctic_runtime.ivm.algebra.unique import unique_keys
 from arctic_runtime.ivm.rules.runtime_filters import Worth
-from arctic_runtime.ivm.strategies.aggregate_state import Totals
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, Deltas, Facts, Maintenance, Units, maintain
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -81,7 +81,7 @@ def maintained(case: Case, key: tuple[str, ...], plan: Maintenance) -> Bag:
         after = case.old.copy()
         after.update(netted(case.rows(plan.changes)))
         return after
-    assert isinstance(plan, Units)
+    assert isinstance(plan, AffectedKeys)
     affected = case.rows(plan.affected)
     given(case.con, AFFECTED, key, affected)
     kept = {row: copies for row, copies in case.old.items() if not picked([row], case.tree, key) <= set(affected)}
@@ -113,7 +113,7 @@ def test_an_affected_key_is_named_once(con: duckdb.DuckDBPyConnection, seed: int
             plan = maintain(case.tree, key, case.changed)
         except NotMaintained:
             continue
-        if isinstance(plan, Units):
+        if isinstance(plan, AffectedKeys):
             assert columns(plan.affected) == key
             assert set(case.rows(plan.affected).values()) <= {1}
             assert columns(plan.new) == columns(case.tree)
@@ -176,7 +176,7 @@ UNITS = {
 
 @pytest.mark.parametrize(("tree", "key", "changed"), UNITS.values(), ids=UNITS)
 def test_all_else_is_computed_again_by_units(tree: Node, key: Names, changed: Changed) -> None:
-    assert isinstance(maintain(tree, key, changed), Units)
+    assert isinstance(maintain(tree, key, changed), AffectedKeys)
 
 
 REFUSED = {
@@ -214,7 +214,7 @@ def test_a_change_of_everything_is_refused_by_name(reason: str, tree: Node, key:
 @pytest.mark.parametrize("few_rows", [False, True])
 def test_one_row_of_counts_is_followed_where_rows_are_few(few_rows: bool) -> None:
     if few_rows:
-        assert isinstance(maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=True)), Totals)
+        assert isinstance(maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=True)), AggregateState)
     else:
         with pytest.raises(NotMaintained, match="single row"):
             maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=False))
@@ -230,7 +230,7 @@ def test_a_list_of_tables_is_joined_by_the_conditions_that_follow() -> None:
 def test_units_read_no_more_of_the_grouped_side_than_the_affected_groups() -> None:
     groups = Aggregate(H, ("h.a",), COUNT)
     plan = maintain(Join("left", L, groups, condition("`l.id` = `h.a`")), ("l.id",), of(HEAP))
-    assert isinstance(plan, Units)
+    assert isinstance(plan, AffectedKeys)
     assert {(scan.source, scan.image) for scan in scans(plan.affected)} == {(HEAP.name, "delta")}
     assert _bare_scans(plan.new) == []
 
@@ -239,7 +239,7 @@ def test_a_key_merged_by_a_full_join_restricts_both_sides() -> None:
     merged = (("k", condition("coalesce(`l.id`, `r.id`)")), ("r.b", column("r.b")))
     tree = Project(Join("full", L, R, condition("`l.id` = `r.id`")), merged)
     plan = maintain(tree, ("k",), of(TWO))
-    assert isinstance(plan, Units)
+    assert isinstance(plan, AffectedKeys)
     assert {(scan.source, scan.image) for scan in scans(plan.affected)} == {(TWO.name, "delta")}
     assert _bare_scans(plan.new) == []
 
