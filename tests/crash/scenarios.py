@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from pyspark.sql import functions as F
 
@@ -23,7 +23,6 @@ from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.layout import KEPT_METADATA
-from arctic_runtime.plan import base_rewrite as planning
 from arctic_runtime.spark.maintenance.compaction import compact, split
 from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
 from arctic_runtime.spark.maintenance.reset import reset
@@ -333,8 +332,8 @@ def base_rewrite() -> Scenario:
         lake.run(model(lake))
 
     def act(lake: Warehouse) -> None:
-        with patch.multiple(planning, PART_BYTES=1, MOST_PARTS=2):
-            compact(lake.session_of(model(lake)), "full")
+        in_parts = lake.under(base_rewrite={"part_bytes": 1, "parts": 2})
+        compact(in_parts.session_of(model(lake)), "full")
 
     return Scenario(
         ("base.rewrite.branch", "base.rewrite.write", "view.tag", "view.replace"),
@@ -421,7 +420,9 @@ def increment_of_an_empty_table() -> Scenario:
         branch = branch_name(uuid.uuid4().hex[:12])
         name = ".".join([lake.sql_name("t"), f"branch_{branch}"])
         rows = lake.frame([(1,)], "id int")
-        in_one_step(lake.spark, lake.reader, lake.table("t"), branch, lambda: rows.writeTo(name).overwrite(F.lit(True)))
+        thresholds = lake.reader.thresholds
+        write = partial(rows.writeTo(name).overwrite, F.lit(True))
+        in_one_step(lake.spark, lake.reader, lake.table("t"), branch, thresholds, write)
 
     return Scenario(("incremental.first_snapshot", *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
 

@@ -11,8 +11,8 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.compaction import CompactionMode, FileGroup, RewriteBase, RewriteFiles
 from arctic_runtime.operations.inspect import status
-from arctic_runtime.spark.maintenance import compaction as compacting
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
+from arctic_runtime.spark.tables import file_rewrite
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -189,7 +189,7 @@ def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
         raise CommitConflict("another was faster")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compacting, "swap_in", lose)
+        patch.setattr(file_rewrite, "swap_in", lose)
         with pytest.raises(CommitConflict, match="others committed to it 5 times"):
             shop.compact("full")
         shop.lake = lake.under(compaction={"commit_bytes": 0})

@@ -70,7 +70,7 @@ def test_kept_totals_take_the_type_that_a_column_was_widened_to(lake: Warehouse)
     lake.run(model)
     lake.append("landed", [(3, "a", 1, 8)], LANDED)
     lake.run(model)
-    assert lake.state(model).totals is not None
+    assert lake.state(model).aggregate_state is not None
     lake.spark.sql(f"alter table {quoted(*lake.table('landed').parts)} alter column v type bigint")
     for id_, mode in ((4, "full"), (5, "incremental"), (6, "incremental")):
         lake.append("landed", [(id_, "a", 1, 3_600_000_000 + id_)], "id int, city string, at_hour int, v bigint")

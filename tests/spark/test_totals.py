@@ -109,7 +109,7 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
     sales, model = landed(lake), lake.model("kept", sql, primary_key=key, refresh="strict")
     lake.run(sales)
     lake.run(model)
-    assert lake.state(model).totals is None
+    assert lake.state(model).aggregate_state is None
     for seed in (1, 2, 3):
         batch(lake, seed)
         lake.run(sales)
@@ -131,7 +131,7 @@ def test_more_groups_than_the_driver_takes(lake: Warehouse) -> None:
         batch(lake, seed)
         lake.run(sales)
         assert lake.run(model).mode == "incremental"
-        assert lake.state(model).totals is not None
+        assert lake.state(model).aggregate_state is not None
         assert lake.broken(model) == []
         lake = lake.under(incremental={"state_groups": 1})
 
@@ -217,7 +217,7 @@ def test_the_sources_are_read_only_where_an_extreme_went(lake: Warehouse, monkey
                 lake.run(model)
         lake.run(model)
         assert lake.broken(model) == []
-    assert lake.state(model).totals is not None
+    assert lake.state(model).aggregate_state is not None
 
 
 @pytest.mark.slow
@@ -237,7 +237,7 @@ def test_what_groups_are_of_and_what_they_are_asked_for_may_be_columns_of_one_ta
         batch(lake, place + 2)
         lake.run(sales)
         lake.run(model)
-        assert lake.state(model).totals is not None
+        assert lake.state(model).aggregate_state is not None
         assert lake.broken(model) == []
 
 
@@ -284,7 +284,7 @@ def test_sums_of_floats_are_not_added_to(lake: Warehouse) -> None:
     batch(lake, 1)
     lake.run(sales)
     assert lake.run(model).mode == "incremental"
-    assert lake.state(model).totals is None
+    assert lake.state(model).aggregate_state is None
     assert lake.broken(model) == []
 
 
@@ -320,7 +320,7 @@ def test_a_computation_in_full_ends_the_totals_and_the_next_run_makes_them_anew(
         batch(lake, 3 + len(request))
         lake.run(sales)
         lake.run(model, **request)
-        assert (lake.state(model).totals is None) == bool(request)
+        assert (lake.state(model).aggregate_state is None) == bool(request)
         assert lake.broken(model) == []
 
 
