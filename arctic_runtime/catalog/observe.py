@@ -370,7 +370,7 @@ def _merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
     """The snapshots of a base that say which version they are merged to, the newest of those that say the same.
 
     An older one, and one that says nothing, may be half of a merge. Those that savepoints keep are among them, also
-    where expiry has taken what came between.
+    where expiry has removed the snapshots in between.
     """
     kept = {snapshot.snapshot_id: snapshot for snapshot in (*_lineage(table), *(of for _, of in _tagged(table)))}
     found: dict[Version, int] = {}

@@ -53,7 +53,7 @@ class DropTags:
 
 @dataclass(frozen=True)
 class Age:
-    """When a commit of a change table was made; it is told where the snapshot that knows it is gone."""
+    """The time of a commit to a change table, kept for commits whose snapshots have expired."""
 
     sequence: int
     at_ms: int

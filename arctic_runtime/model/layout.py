@@ -53,7 +53,7 @@ def row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
 def layout_text(config: ModelConfig) -> str:
     """Everything of a model that shapes the files of its base, as the base's properties keep it.
 
-    What came after tables were first written is in it only where it is not as it was then: they stay as they are.
+    Keys of later versions are in it only with other values than their defaults, so that old tables stay as they are.
     """
     parts: dict[str, Any] = {
         "partition_by": [str(transform) for transform in config.partition_by],

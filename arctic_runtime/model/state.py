@@ -59,7 +59,7 @@ class ChangeTableState:
         return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
     def keeps(self, version: Version | None) -> bool:
-        """Whether the snapshot of a version is still there, so that what came after it can be read as a range."""
+        """Whether the snapshot of a version is still there, so that later rows can be read as a range."""
         return version is None or any(commit.version == version for commit in self.commits)
 
     @property
@@ -185,7 +185,7 @@ class SourceState:
         return self.name.changes if self.kind == "changes" else self.name
 
     def keeps(self, version: Version | None) -> bool:
-        """Whether the snapshot of a version is still in the line of commits, so that what came after it is a range."""
+        """Whether the snapshot of a version is still in the line of commits, so that later rows are a range."""
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
 
     def tells_all_after(self, version: Version | None) -> bool:

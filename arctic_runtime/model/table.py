@@ -70,7 +70,7 @@ class Retention:
 
     @property
     def age_seconds(self) -> int | None:
-        """From which age on versions may go; None: they are kept for ever. Where only a number is told, age is none."""
+        """The age from which versions may expire; None: they are kept for ever. 0 where only a number is set."""
         return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 

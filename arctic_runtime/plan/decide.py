@@ -29,7 +29,7 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 class Decision:
     """What the next run does, and why; `windows` are what it consumes, by upstream.
 
-    `increment` is how a query's table follows what came in the windows; None where events are folded or all is
+    `increment` is how a query's table follows the changes of the windows; None where events are folded or all is
     computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
     this run, or an earlier one, no longer follows changes although it could plan to. `repairs` are the promises that
     the table breaks, which a full computation restores.
@@ -265,7 +265,7 @@ def _follow(
     state: TableState,
     thresholds: Thresholds,
 ) -> Decision:
-    """How to follow what came, or why to compute in full."""
+    """The decision to follow the changes of the windows, or to compute in full, with the reason."""
     try:
         found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "", thresholds)
     except NotMaintained as refused:

@@ -135,7 +135,7 @@ def increment(
     no_totals: str = "",
     thresholds: Thresholds = SHIPPED,
 ) -> Increment | None:
-    """How the table follows what came in `windows`; None where the query's result does not depend on any of it.
+    """How the table follows the changes of `windows`; None where the query's result depends on none of them.
 
     `rows` are those of the table now, and `no_totals` is the fingerprint of totals that can't be kept. Raises
     NotMaintained where the table has to be computed in full, also where planning itself fails.
@@ -198,9 +198,9 @@ def _sized(found: Increment, sizes: Statistics) -> Increment:
 
 
 def without_join_hints(increment: Increment) -> Increment:
-    """The same, where no side of a join is told to be small.
+    """The same increment without join hints.
 
-    How many partners changed rows have is told by an average, which is far off where a few values have most of them.
+    Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
     return _sized(increment, Statistics())
 
@@ -387,7 +387,7 @@ def _relation(state: SourceState) -> Relation:
 
 
 def _check_window(state: SourceState, window: Window) -> None:
-    """Raises NotMaintained where what came between two versions can't be told."""
+    """Raises NotMaintained where the changes between two versions are not known."""
     start = window.start
     if start is None:
         raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
@@ -417,7 +417,7 @@ def tells_old_rows(state: SourceState, window: Window) -> bool:
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether what came to a plain table in a window are appended rows alone; otherwise its versions are compared."""
+    """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
     return window.start is not None and state.keeps(window.start) and _only_appends(state, window)
 
 

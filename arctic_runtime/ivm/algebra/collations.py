@@ -1,6 +1,6 @@
 """Texts that compare equal and are not the same, as under a collation that does not look at case.
 
-Keys of what may differ are compared as they are, and what came and went cancels out where it is the same. So a
+Keys of what may differ are compared as they are, and added and removed rows cancel out where they are the same. So a
 collation may be part of a condition, which is asked of one row or one pair at a time, and of nothing else.
 """
 

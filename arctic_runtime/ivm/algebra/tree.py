@@ -25,7 +25,7 @@ HAS_BEFORE = "__arctic_has_before"
 """The column of a pair that says whether there was such a row, which the columns named by `before` hold."""
 
 Image = Literal["new", "old", "either", "delta", "pair"]
-"""A source as of the end of its window, as of its start, a superset of both; what came and went, with weights; or a
+"""A source as of the end of its window, as of its start, a superset of both; the rows that came and went; or a
 row for each key that changed, as it is now and as it was, with the key in both."""
 
 Side = Literal["left", "right"]

@@ -18,7 +18,7 @@ def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[s
     """A line for each join of two tables that are not small: who is shuffled, and why; or that nobody is.
 
     Told of what computes a query in full. A side that is itself a join or a group has no line: it lies as Spark made
-    it. Spark sends a side that it takes for small to all tasks whatever is told here.
+    it. Spark sends a side that it takes for small to all tasks whatever stands here.
     """
     read = prune(tree, set(columns(tree)))
     return tuple(line for node in walk(read) if isinstance(node, Join | SemiJoin) for line in _described(node, placed))

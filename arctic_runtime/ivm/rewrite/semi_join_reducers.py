@@ -101,7 +101,7 @@ class SemiJoinReducer:
 
     @property
     def changes(self) -> Scan | None:
-        """What came and went, where more is read of the part than its rows as they are now."""
+        """The changes of the part, where more is read of it than its rows as they are now."""
         is_new = all(scan.image == "new" for scan in self.scans)
         return None if is_new else replace(self.whole, image="delta")
 
@@ -213,7 +213,7 @@ _Soughts = tuple[_Sought, ...]
 
 @dataclass(frozen=True)
 class _Asked:
-    """Looks for what is needed of a source; each of what is sought of a tree is enough by itself."""
+    """Collects the conditions on the rows of a source; each condition on a tree is enough by itself."""
 
     source: TableName
     few: frozenset[str]
@@ -221,7 +221,7 @@ class _Asked:
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
     def visit(self, node: Node, sought: _Soughts) -> None:
-        """Notes what is needed of the source below a node of which no more than what is sought is needed."""
+        """Notes the conditions on the source below a node, of which only rows under these conditions are read."""
         if not _read(node, self.source):
             return
         match node:
@@ -269,7 +269,7 @@ class _Asked:
         return whole.count(self.source), len(whole)
 
     def _of_sides(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
-        """What is sought of either side: by its own columns, by those that they equal, and as partners of the other."""
+        """The conditions on either side: on its own columns, on those that they equal, and on partners of the other."""
         if node.kind == "full":
             return (), ()
         equal = equalities(node.on, columns(node.left), columns(node.right))
@@ -359,7 +359,7 @@ def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:
 
 
 def _through(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
-    """What is sought of an input, by its names of the columns that it has."""
+    """The conditions on an input, under its own names of the columns."""
     found = []
     for one in sought:
         kept = [place for place, name in enumerate(one.columns) if name in names]

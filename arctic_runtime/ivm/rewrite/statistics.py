@@ -177,7 +177,7 @@ class _Estimates:
                 return next((self._origin(child, name) for child in below_it), None)
 
     def told(self, node: Node) -> Node:
-        """The tree, with what is told of its joins."""
+        """The tree, with the broadcast side of each join."""
         if isinstance(node, Join | SemiJoin):
             return replace(node, left=self.told(node.left), right=self.told(node.right), sent=self._sent(node))
         return map_children(node, self.told)

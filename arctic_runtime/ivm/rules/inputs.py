@@ -45,7 +45,7 @@ class Inputs(Protocol):
     def known(self) -> Known: ...
 
     def delta(self, node: Node) -> Node | None:
-        """What came and went, exactly."""
+        """The rows that came and went, exactly."""
 
     def touched(self, node: Node, names: Names) -> Node | None:
         """The values that rows which came or went have in some columns, and perhaps more."""

@@ -1,8 +1,8 @@
 """Trees whose rows are the same every time they are computed, in whatever order the engine meets what it reads.
 
-`first` of a group, or `row_number` over ties, has many answers that are all right. Whoever adds what came to what is
-kept and subtracts what went needs one: what is subtracted has to be what was added. For the same reason no text may
-be compared by a collation, where a group is shown by any one of its texts.
+`first` of a group, or `row_number` over ties, has many answers that are all right. A plan that adds new rows to stored
+results and subtracts removed ones needs one answer: the subtracted rows have to be those that were added. For the same
+reason no text may be compared by a collation, where a group is shown by any one of its texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Least and greatest values of groups, kept as long as no row that holds one goes without another one that comes.
 
-What came can only make an extreme more extreme. What went can end it, and then the group has to be computed again:
-its other rows tell what comes next, and they are not at hand.
+An added row can only make an extreme more extreme. A removed row can end it. The group is then computed
+again, because the next extreme follows from its other rows, which are not stored.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def came_and_went(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Exp
 
 
 def made_good(extreme: Extreme) -> exp.Expr:
-    """What `gone` is once it is null where what came is as extreme."""
+    """The extreme of removed rows; null where an added row is as extreme."""
     sides = {"this": column(extreme.name), "expression": column(extreme.gone)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
     return exp.case().when(is_as_extreme, exp.null()).else_(column(extreme.gone))

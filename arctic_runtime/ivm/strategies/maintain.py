@@ -84,7 +84,7 @@ def maintain(
     if added is not None:
         return added
     _refuse(key)
-    # What went is computed again by pairs and deltas, and has to be what came before.
+    # Pairs and deltas compute removed rows again; these have to equal the rows that were added before.
     is_known = not is_whole(found) or is_deterministic(found, known.types)
     paired = pairs(found, key, changed, known.paired, known.small) if is_known else None
     if paired is not None:

@@ -1,4 +1,4 @@
-"""What several terms of a plan ask a witness for, which is told once."""
+"""Rows of a runtime filter that several terms of a plan read, computed once."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _start(profile: Profile) -> Server:
 
 
 def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
-    """A process that outlives this one; it is told what to start by its standard input, which nobody else reads."""
+    """A process that outlives this one; it reads what to start from its standard input, which nobody else can read."""
     started = profile.started
     wanted = {
         "catalog": started.catalog,

@@ -64,7 +64,7 @@ def plan_compaction(
 
 
 def is_due(session: TableSession) -> bool:
-    """Whether a compaction in the mode `auto` has something to do; most of the time that is told by counts alone."""
+    """Whether a compaction in the mode `auto` has something to do; most of the time counts alone decide."""
     model = session.model
     names = [
         of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(session.reader, of))

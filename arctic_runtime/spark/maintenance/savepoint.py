@@ -16,7 +16,7 @@ from arctic_runtime.spark.tables.versions import version_named
 
 
 def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:
-    """Gives a version a name, the newest one where none is told; doing it again changes nothing.
+    """Gives a version a name, the newest one where none is given; doing it again changes nothing.
 
     Raises ConfigError where the version is not kept, or the name can't be used.
     """

@@ -1,4 +1,4 @@
-"""The change rows of one attempt: from the query's rows, its events, or what came and went in its sources."""
+"""The change rows of one attempt: from the query's rows, its events, or the changes of its sources."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class Computation:
         return count > most and old.count() > most
 
     def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
-        """What came, for a table with columns that the query no longer has: what they hold is in the table alone.
+        """Change rows for a table with columns that the query no longer has: only the table holds their values.
 
         `moved` has the keys of all rows that came or went.
         """

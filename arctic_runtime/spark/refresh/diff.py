@@ -72,7 +72,7 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
 
 def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows from rows that are told together with what they were, one for each key. No row moves for that.
+    """Change rows from pairs of the new and the old row of each key, without a shuffle.
 
     `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
     """

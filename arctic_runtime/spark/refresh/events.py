@@ -214,7 +214,7 @@ def _fold_ignore(events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _fold_alive(events: DataFrame, shape: Shape, pick: Callable[[Expression], Expression]) -> DataFrame:
-    """Folds what came after the last delete of each key, every column by `pick`."""
+    """Folds the events after the last delete of each key, every column by `pick`."""
     last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
     since = events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
     in_key = [shape.is_key(kept.name) for kept in shape.columns]

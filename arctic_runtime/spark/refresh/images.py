@@ -1,4 +1,4 @@
-"""A source at the ends of its window, and what came and went between them."""
+"""A source at the ends of its window, and the rows that came and went between them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _moved(
     kept: tuple[Column, ...],
     thresholds: PruningThresholds,
 ) -> DataFrame:
-    """What came (weight 1) and went (weight -1), in the columns `kept`; rows that are alike in them are left out."""
+    """The rows that came (1) and went (-1), in the columns `kept`; rows that are equal in these are left out."""
     if source.kind == "changes":
         return _moved_in_log(spark, source, window, kept, thresholds)
     if is_appended(source, window):

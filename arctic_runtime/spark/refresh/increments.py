@@ -45,8 +45,8 @@ def register_images(
 ) -> None:
     """Makes the temporary views of sources that trees of a plan read.
 
-    Where the partners of changed rows are in large tables, the changed rows are told to be where they are. Spark
-    concludes where their partners can be, and reads these tables no further.
+    Where the partners of changed rows are in large tables, the changed rows get conditions that say where they are.
+    Spark concludes where their partners can be, and reads these tables no further.
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in scans(tree)]

@@ -121,7 +121,7 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     """Promise → the change rows that break it.
 
     Rows up to the commit `other_columns_until` may have differed in columns that are gone. Of those up to the commit
-    `trimmed` what came before may be gone, so nothing is said of it.
+    `trimmed` earlier rows may be gone, so that nothing is checked against them.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
     is_whole = F.col("__arctic_place") > trimmed

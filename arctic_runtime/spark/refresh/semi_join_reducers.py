@@ -108,7 +108,7 @@ def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
 
 
 def _register(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
-    """The images of a part from its rows as they are now, and from what came and went in the whole source."""
+    """The images of a part from its rows as they are now, and from the changes of the whole source."""
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None

@@ -29,7 +29,7 @@ CHANGED = f"{OWN_PREFIX}changed"
 
 
 def rewrite_base(step: RewriteBase, context: Context) -> None:
-    """Writes the parts that remain of a step, then makes them the table; the context is told of each part.
+    """Writes the parts that remain of a step, then makes them the table; reports each part to the context.
 
     Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
     Raises CommitConflict where the base has moved on; what was done is lost then.

@@ -57,7 +57,7 @@ _TABLE_DEFAULTS = {
 }
 
 
-# What a delete must not find is told by its condition, and nobody else writes to its branch.
+# The condition of a delete excludes rows of later commits, and nobody else writes to its branch.
 DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 

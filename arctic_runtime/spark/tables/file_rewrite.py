@@ -118,7 +118,7 @@ def _is(catalog: str, of: PartitionValue) -> Sql:
 
 
 def _beside(model: Model, node: FileGroup, buckets: Sequence[int]) -> list[Sql]:
-    """What rows of a node have for buckets of other numbers, so that files which lie in those are told apart too."""
+    """Conditions on a node's rows under other numbers of buckets, so that files in those buckets are found too."""
     for value in node.partition:
         is_node = value.transform.is_bucket_of(model.config.hash_key)
         own = bucket_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None

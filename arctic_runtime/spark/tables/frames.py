@@ -98,7 +98,7 @@ def _conformed(found: StructField | None, kept: Column) -> Sql:
 def typed(value: Sql, kind: str, alias: str) -> Sql:
     """A value as a column of a type.
 
-    What is made for every column of a table is made of texts, for `selectExpr`: much of a small run's time is calls to
+    Expressions for each column of a table are texts, for `selectExpr`: much of a small run's time is calls to
     Spark, of which an expression that is put together takes three for each of its parts.
     """
     return statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=name(alias))
@@ -154,7 +154,7 @@ def read_appended(
     """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
 
     Iceberg reads no range without a snapshot in it, so nothing is asked for where both are the same.
-    Where snapshots between the two are gone (`chain_is_whole` is False) the rows are told by their row lineage,
+    Where snapshots between the two are gone (`chain_is_whole` is False) the rows are recognised by their row lineage,
     which format version 3 keeps, and which prunes no files.
     """
     if start is None:

@@ -1,4 +1,4 @@
-"""What dbt is told of the constraints of contracts: which ones an arctic model enforces, and which ones nobody does."""
+"""The constraints of contracts, as dbt asks: those that an arctic model enforces, and those that nobody does."""
 
 from __future__ import annotations
 
