@@ -115,7 +115,7 @@ def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
 
 def last_load(changes: ChangeTableState | None) -> Commit | None:
     """The newest run's commit that loaded data; None before the first."""
-    runs = reversed(run_commits(changes))
+    runs = filter(is_run, reversed(changes.commits if changes else ()))
     return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
 
@@ -123,6 +123,21 @@ def last_run(changes: ChangeTableState | None) -> RunSummary | None:
     """The record of the newest run that loaded data; None before the first."""
     last = last_load(changes)
     return RunSummary.decode(last.summary) if last else None
+
+
+def planned_increment(commit: Commit) -> bool:
+    """Whether a run planned to follow changes, also one that gave up; decodes nothing, as tables have many commits."""
+    return commit.summary.get(properties.MODE) == "incremental" or properties.GIVEN_UP in commit.summary
+
+
+def measured(commit: Commit) -> tuple[str, float, float] | None:
+    """The mode of a run, the seconds that it took and those that were estimated; None where it recorded no estimate."""
+    summary = commit.summary
+    keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
+    if any(key not in summary for key in keys):
+        return None
+    mode, started, estimated = (summary[key] for key in keys)
+    return mode, (commit.at_ms - int(started)) / 1000, float(estimated)
 
 
 def offsets_of(run: RunSummary | None) -> Mapping[str, Version]:

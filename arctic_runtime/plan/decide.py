@@ -14,7 +14,7 @@ from arctic_runtime.model.properties import (
     LAYOUT,
     PRIMARY_KEY,
 )
-from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of, run_commits
+from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, measured, offsets_of, planned_increment
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
@@ -317,21 +317,21 @@ def _saves_in_full(
 
 def _was_tried(state: TableState) -> bool:
     """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
-    runs = (RunSummary.decode(commit.summary) for commit in run_commits(state.changes))
-    return any(run.mode == "incremental" or run.given_up is not None for run in runs)
+    return any(map(planned_increment, state.changes.commits if state.changes else ()))
 
 
 def _past(state: TableState) -> list[Past]:
     """The runs that are known of a table, the newest last."""
-    return [run for run in map(_past_run, run_commits(state.changes)) if run]
+    return [run for run in map(_past_run, state.changes.commits if state.changes else ()) if run]
 
 
 def _past_run(commit: Commit) -> Past | None:
     ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
-    run = RunSummary.decode(commit.summary)
-    if run.started_ms is None or run.estimated is None or run.mode is None or run.mode not in ways:
+    run = measured(commit)
+    if run is None or run[0] not in ways:
         return None
-    return Past(ways[run.mode], (commit.at_ms - run.started_ms) / 1000, run.estimated)
+    mode, seconds, estimated = run
+    return Past(ways[mode], seconds, estimated)
 
 
 def _rows(state: TableState) -> int:

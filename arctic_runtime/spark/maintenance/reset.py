@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.catalog.observe import observe_own
-from arctic_runtime.model.state import ConflictingRelation
+from arctic_runtime.model.state import ConflictingRelation, TableState
 from arctic_runtime.model.step import DropRelation
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -16,7 +16,6 @@ def reset(session: TableSession) -> tuple[ConflictingRelation, ...]:
     the next run.
     """
     own = observe_own(session.reader, session.model)
-    state = session.observe()
     for relation in own:
-        perform(DropRelation(relation.name, relation.kind), session.context(state))
+        perform(DropRelation(relation.name, relation.kind), session.context(TableState()))
     return own

@@ -30,16 +30,16 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
     base = observe_snapshots(session.reader, session.model.base)
     assert commit is not None
     assert base is not None
-    _perform(session, state, savepoint(session.model, name, commit, base, known))
+    _perform(session, savepoint(session.model, name, commit, base, known))
     return Savepoint(name, commit)
 
 
 def drop_savepoint(session: TableSession, name: str) -> None:
     """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
     tags = dropped(session.model, name, observe_savepoints(session.reader, session.model))
-    _perform(session, session.observe(), tags)
+    _perform(session, tags)
 
 
-def _perform(session: TableSession, state: TableState, tags: Sequence[SetTag]) -> None:
+def _perform(session: TableSession, tags: Sequence[SetTag]) -> None:
     for tag in tags:
-        perform(tag, session.context(state))
+        perform(tag, session.context(TableState()))

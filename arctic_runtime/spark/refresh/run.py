@@ -20,9 +20,7 @@ from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
-from arctic_runtime.model.properties import (
-    REPAIRED,
-)
+from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import SourceState, TableState
@@ -121,7 +119,7 @@ class Refresh:
 
     def _attempt(self, planned: PlannedRefresh) -> Outcome:
         decision, upstreams = planned.decision, planned.upstreams
-        state = self._settled(planned.state)
+        state = self._reconciled(planned.state)
         if decision.mode == "unchanged":
             if self._committed is None:
                 return self.planner.outcome(decision, NO_ROWS, state)
@@ -141,7 +139,7 @@ class Refresh:
             return self._done(decision, committed)
         return self._attempt(self._plan())
 
-    def _settled(self, state: TableState) -> TableState:
+    def _reconciled(self, state: TableState) -> TableState:
         return self.table.reconciled(state, appended=self._committed[1] if self._committed else None)
 
     def _repairing(self, context: Context, decision: Decision) -> Decision:
@@ -164,7 +162,7 @@ class Refresh:
 
     def _done(self, decision: Decision, committed: Appended) -> Outcome:
         self._committed = (decision, committed)
-        state = self._settled(self.table.observe())
+        state = self._reconciled(self.table.observe())
         return self.planner.outcome(decision, committed.rows, state)
 
     def _is_other_session(self, context: Context, decision: Decision) -> bool:
