@@ -195,3 +195,16 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
     """Sets properties of a table, in a commit of its own."""
     parts = {"table": name(*table.parts), "values": properties(values.items())}
     perform_statement(effect_name, spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
+
+
+def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
+    """Sets a tag of a table at a snapshot, wherever it stood before."""
+    parts = {"table": name(*table.parts), "tag": name(tag), "v": number(snapshot)}
+    template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
+    perform_statement(effect_name, spark, statement(template, **parts))
+
+
+def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
+    """Drops a tag of a table; one that is gone already is none."""
+    parts = {"table": name(*table.parts), "tag": name(tag)}
+    perform_statement(effect_name, spark, statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

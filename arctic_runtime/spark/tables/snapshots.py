@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from arctic_runtime.model.expiry import DropTags, ExpireSnapshots
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.spark.engine.statement import listed, name, number, statement, text
-from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_tag
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
@@ -25,17 +25,12 @@ def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
 def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
     """Drops tags that kept snapshots for a view; a tag that is gone already is none."""
     for tag in step.tags:
-        template = "ALTER TABLE {table} DROP TAG IF EXISTS {tag}"
-        drop = statement(template, table=name(*step.table.parts), tag=name(tag))
-        perform_statement("expiry.drop_tag", spark, drop)
+        drop_tag("expiry.drop_tag", spark, step.table, tag)
 
 
 def set_savepoint_tag(step: SetTag, spark: SparkSession) -> None:
     """Sets the tag of a savepoint at a snapshot of a table, or drops it."""
-    parts = {"table": name(*step.table.parts), "tag": name(step.name)}
     if step.snapshot is None:
-        drop = statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts)
-        perform_statement("savepoint.drop_tag", spark, drop)
+        drop_tag("savepoint.drop_tag", spark, step.table, step.name)
     else:
-        template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
-        perform_statement("savepoint.tag", spark, statement(template, **parts, v=number(step.snapshot)))
+        set_tag("savepoint.tag", spark, step.table, step.name, step.snapshot)

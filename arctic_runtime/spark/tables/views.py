@@ -12,7 +12,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
-from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.commit import perform_statement, set_tag
 from arctic_runtime.spark.tables.frames import columns_of, read_table, typed
 from arctic_runtime.thresholds import PruningThresholds
 
@@ -26,19 +26,8 @@ def replace(
     until then a slow process may still move the view back to it.
     """
     assert state.base is not None
-    tag = name(view_tag(step.base_snapshot))
-    pinned = state.view.base_snapshot if state.view else None
-    if pinned != step.base_snapshot:
-        perform_statement(
-            "view.tag",
-            spark,
-            statement(
-                "ALTER TABLE {base} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}",
-                base=name(*model.base.parts),
-                tag=tag,
-                v=number(step.base_snapshot),
-            ),
-        )
+    if state.view is None or state.view.base_snapshot != step.base_snapshot:
+        set_tag("view.tag", spark, model.base, view_tag(step.base_snapshot), step.base_snapshot)
     pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
     perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns, thresholds))
 
