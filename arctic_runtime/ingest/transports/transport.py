@@ -1,0 +1,65 @@
+"""The interface of transports: batches of change events, in the order of their source, from a position on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from arctic_runtime.ingest.formats.event_format import SourceSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+PAYLOAD, ORIGIN, ARRIVAL = "payload", "origin", "arrival"
+"""Columns of events as transports hand them over: the JSON of an event as text or bytes, where the source has it as
+text for people (an offset, a file and line, an LSN; null where the JSON itself says it), and the place of the event in
+its batch, as bigint: higher is later."""
+
+
+@dataclass(frozen=True)
+class TableEvents:
+    """The events of one table in a batch, as a table with the columns PAYLOAD, ORIGIN and ARRIVAL.
+
+    `table` is its name as the source has it (`public.orders`). `schema` is None where the transport does not know it.
+    A batch has several of these for a table whose schema changed meanwhile, the older first.
+    """
+
+    table: str
+    schema: SourceSchema | None
+    events: pa.Table | DataFrame
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events up to a position of the source. `position` is a text from which the transport can go on after them.
+
+    `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
+    the events are rows of a snapshot that is still under way after the batch.
+    """
+
+    tables: tuple[TableEvents, ...]
+    position: str
+    count: int
+    is_snapshot: bool = False
+
+
+class Transport(Protocol):
+    """A connection to a source of change events.
+
+    A position is kept in tables before it is acknowledged: what was not acknowledged may come again after `open`.
+    Methods raise SourceError where the source can't be reached, refuses, or no longer has what comes after a position.
+    """
+
+    def open(self, position: str | None) -> None:
+        """Connects, and goes on after a position; None means from the start, with a snapshot where there is one."""
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        """Batches as they come; ends when `close` is called, or when nothing more is there if `until_drained`."""
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Tells the source that everything up to the end of a batch is kept."""
+
+    def close(self) -> None:
+        """Ends the connection; can be called at any time, also twice."""
