@@ -9,7 +9,7 @@ from arctic_runtime.catalog.reader import CatalogReader, spark_type
 from arctic_runtime.model.compaction import DataFile, FileGroup, FileTotals, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.placement import NO_NODES, Placement
+from arctic_runtime.model.placement import NOT_BUCKETED, Placement
 from arctic_runtime.model.properties import KIND
 from arctic_runtime.model.table import Transform, Unit
 
@@ -111,13 +111,13 @@ def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
     if table.properties.get(KIND) != "base" or snapshot is None:
-        return NO_NODES
+        return NOT_BUCKETED
     transforms = _specs(table).transforms
     data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA]
     found = {transforms[of.partition_spec_id] for of in data if of.has_added_files() or of.has_existing_files()}
     buckets = {of[-1] for of in found if of and of[-1].unit == "bucket"}
     if any(not of or of[-1] not in buckets for of in found) or len({of.column for of in buckets}) != 1:
-        return NO_NODES
+        return NOT_BUCKETED
     others = dict.fromkeys(part.column for of in found for part in of[:-1])
     (column,) = {of.column for of in buckets}
     return Placement(column, tuple(sorted(of.parameter or 0 for of in buckets)), tuple(others))

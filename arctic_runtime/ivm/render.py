@@ -97,9 +97,9 @@ def _joined(node: Join | SemiJoin, **kind: str) -> exp.Select:
     on = node.on.copy() if node.on else exp.true()
     joined = exp.Join(this=_input(node.right, _SIDES["right"]), on=on, **kind)
     found = _all().from_(_input(node.left, _SIDES["left"]), copy=False).join(joined, copy=False)
-    if node.sent:
-        sent = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(_SIDES[node.sent])])
-        found.set("hint", exp.Hint(expressions=[sent]))
+    if node.broadcast:
+        broadcast = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(_SIDES[node.broadcast])])
+        found.set("hint", exp.Hint(expressions=[broadcast]))
     return found
 
 

@@ -19,4 +19,4 @@ class Placement:
     otherwise: str = ""
 
 
-NO_NODES = Placement(otherwise="is no table in nodes")
+NOT_BUCKETED = Placement(otherwise="is not bucketed")

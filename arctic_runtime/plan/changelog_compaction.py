@@ -58,17 +58,17 @@ def kept_ages(
 
 def _done(changes: ChangeTableState) -> Age:
     """Up to where it was done. The property says so before it is, so it stands only where no commit can say."""
-    told = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
-    if told:
-        return read_ages(told[-1])[0]
+    texts = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
+    if texts:
+        return read_ages(texts[-1])[0]
     return Age(0, 0) if changes.begins else trimmed_until(changes.properties)
 
 
 def _known(changes: ChangeTableState) -> list[Age]:
     """When commits that brought rows were made, oldest first, as far as that is known."""
-    told = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
-    told |= {of.version.sequence: Age(of.version.sequence, of.at_ms) for of in changes.commits if of.rows}
-    return [told[sequence] for sequence in sorted(told)]
+    ages = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
+    ages |= {of.version.sequence: Age(of.version.sequence, of.at_ms) for of in changes.commits if of.rows}
+    return [ages[sequence] for sequence in sorted(ages)]
 
 
 def _needs(state: TableState, wanted: Mapping[str, Version]) -> Iterator[tuple[str, int]]:

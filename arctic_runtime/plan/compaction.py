@@ -287,8 +287,8 @@ def _why_left(unit: Unit, table: TableFiles, limits: _Limits, model: Model | Non
     if cannot and not limits.least:
         return cannot
     small = len(_small(unit, table, limits))
-    told = f"{len(unit.files)} files, {small} of them small, {unit.deleted_share:.0%} deleted"
+    files = f"{len(unit.files)} files, {small} of them small, {unit.deleted_share:.0%} deleted"
     if limits.least:
-        return f"{told}: no fewer are needed"
+        return f"{files}: no fewer are needed"
     shares = f" and {limits.deleted_share:.0%} deleted" if limits.deleted_share < 1 else ""
-    return f"{told}: up to {limits.small_files} small files{shares} are left alone"
+    return f"{files}: up to {limits.small_files} small files{shares} are left alone"

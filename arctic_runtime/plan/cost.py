@@ -37,7 +37,7 @@ class Past:
 class Estimate:
     """One way for one run: `rows` are read by `scans`, and `seconds` is what that takes, put right by earlier runs.
 
-    `changes` of the rows are change rows, and `again` those read once more; `merged` are change rows of several
+    `changes` of the rows are change rows, and `repeated` those read more than once; `merged` are change rows of several
     commits, which are brought together by their keys. `unadjusted` are the seconds as they follow from these alone.
     """
 
@@ -46,7 +46,7 @@ class Estimate:
     rows: int
     seconds: float = 0.0
     changes: int = 0
-    again: int = 0
+    repeated: int = 0
     merged: int = 0
 
     unadjusted: float = 0.0
@@ -89,7 +89,7 @@ def _unadjusted(way: Estimate, prices: CostThresholds) -> float:
     row_seconds = prices.full_row_seconds if way.way == "full" else prices.incremental_row_seconds
     of_changes = (
         way.changes * prices.change_row_seconds
-        + way.again * prices.repeated_change_row_seconds
+        + way.repeated * prices.repeated_change_row_seconds
         + way.merged * prices.merged_change_row_seconds
     )
     return prices.run_seconds + way.scans * prices.scan_seconds + way.rows * row_seconds + of_changes
@@ -104,7 +104,7 @@ def _full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate
 def _incremental(
     followed: Iterable[Scan], states: Mapping[str, SourceState | None], windows: Mapping[str, Window]
 ) -> Estimate:
-    scans = rows = again = 0
+    scans = rows = repeated = 0
     changes: dict[TableName, int] = {}
     merged: dict[TableName, int] = {}
     for scan in followed:
@@ -114,12 +114,12 @@ def _incremental(
         scans += scan.reads_changes + scan.reads_rows
         rows += changed + scan.reads_rows * state.rows
         if scan.reads_changes:
-            again += changed if scan.source in changes else 0
+            repeated += changed if scan.source in changes else 0
             changes[scan.source] = changed
             if state.kind == "changes" and state.commits_in(window) > 1:
                 merged[scan.source] = changed
     first, several = sum(changes.values()), sum(merged.values())
-    return Estimate("incremental", scans, rows, changes=first, again=again, merged=several)
+    return Estimate("incremental", scans, rows, changes=first, repeated=repeated, merged=several)
 
 
 def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:

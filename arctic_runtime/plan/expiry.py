@@ -204,25 +204,25 @@ def _of_changes(state: TableState, wanted: Mapping[str, Version]) -> Needs:
 
 def _of_base(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
     """What else is needed of a base: the newest that tells its version, the pinned one, and the rows of versions."""
-    told = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
-    yield (told[-1][0].sequence if told else 0), "it says what the base is merged to"
+    merged_snapshots = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
+    yield (merged_snapshots[-1][0].sequence if merged_snapshots else 0), "it says what the base is merged to"
     if state.view is not None:
         for snapshot in base.lineage:
             if snapshot.id == state.view.base_snapshot:
                 yield snapshot.sequence, "the view reads it"
     for reason, version in wanted.items():
-        rows = _newest_until(told, version)
+        rows = _newest_until(merged_snapshots, version)
         if rows is not None:
             yield rows.sequence, f"it has the rows of a version: {reason}"
 
 
 def _of_totals(state: TableState, totals: Snapshots) -> Needs:
-    """A run that lost may have written newer totals than those that belong to the newest version."""
+    """The newest version's aggregate state; a run that lost its commit may have written a newer one."""
     for snapshot in totals.lineage:
         if snapshot.id == state.aggregate_state:
-            yield snapshot.sequence, "its totals belong to the newest version"
+            yield snapshot.sequence, "it is the aggregate state of the newest version"
 
 
-def _newest_until(told: Sequence[tuple[Snapshot, Version]], offset: Version) -> Snapshot | None:
-    until = (snapshot for snapshot, merged in reversed(told) if merged.sequence <= offset.sequence)
+def _newest_until(merged_snapshots: Sequence[tuple[Snapshot, Version]], offset: Version) -> Snapshot | None:
+    until = (snapshot for snapshot, merged in reversed(merged_snapshots) if merged.sequence <= offset.sequence)
     return next(until, None)

@@ -13,13 +13,13 @@ from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.ivm.outline import outline
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, sliced
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, with_reducers
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, fingerprint
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.ivm.strategies.pairs import Pairs
-from arctic_runtime.ivm.strategies.spool import Spool, shared
+from arctic_runtime.ivm.strategies.spool import Spool, with_spools
 from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
@@ -58,12 +58,13 @@ class Upstreams:
 
 @dataclass(frozen=True)
 class Increment:
-    """What to compute. `outputs` are the query's names with the tree's columns, `key` the tree's columns of the key:
-    for each part of the table's key one, so that a column which the query selects twice can stand there twice.
+    """The incremental plan of one run.
 
-    `tree` is the query itself, of which `changed` is what has changed; its columns have the `types` that are known. The
-    maintenance reads the `slices`, in whose order they are made, and both read what is `shared`. Of joins they tell
-    which side is small; not so what follows from affected keys, which are not counted yet.
+    `outputs` are the query's column names with the tree's columns. `key` has the tree's column for each part of the
+    table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are its changed
+    sources, and `types` the types of columns, where they are known. The maintenance reads the semi-join `reducers`,
+    which are computed in this order; maintenance and reducers read the `spools`. All have join hints, except the trees
+    that read affected keys, which are not counted yet.
     """
 
     maintenance: Maintenance
@@ -71,8 +72,8 @@ class Increment:
     key: tuple[str, ...]
     tree: Node
     changed: frozenset[TableName]
-    slices: tuple[SemiJoinReducer, ...] = ()
-    shared: tuple[Spool, ...] = ()
+    reducers: tuple[SemiJoinReducer, ...] = ()
+    spools: tuple[Spool, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -94,33 +95,33 @@ class Increment:
 
     @property
     def followed(self) -> tuple[Scan, ...]:
-        """What a run reads that follows changes; of totals that are kept already."""
+        """The scans of an incremental run that finds its aggregate state stored already."""
         kept = self.maintenance
         trees = (kept.moved, kept.result, kept.was) if isinstance(kept, AggregateState) else self.trees
-        parts = (tree for part in self.slices for tree in (part.whole, *part.trees))
-        read = (*trees, *parts, *(one.rows for one in self.shared))
+        parts = (tree for part in self.reducers for tree in (part.whole, *part.trees))
+        read = (*trees, *parts, *(one.rows for one in self.spools))
         return tuple(scan for tree in read for scan in scans(tree))
 
     def reads(self, upstreams: Upstreams) -> int:
-        """How many rows the query's sources hold, each time that one is read."""
+        """The row counts of the query's sources, summed over all scans."""
         states = (upstreams.states[str(scan.source)] for scan in scans(self.tree))
         return sum(state.rows for state in states if state)
 
     def describe(self) -> tuple[str, ...]:
-        """A few lines for people: how the table is kept, what is read once for that, and the query's operators."""
-        sliced = dict.fromkeys(part.source for part in self.slices)
-        once = [f"all that these look for in {source} is read once" for source in sliced]
+        """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
+        read_once = dict.fromkeys(part.source for part in self.reducers)
+        once = [f"all that these look for in {source} is read once" for source in read_once]
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in outline(self.tree, self.changed)))
 
-    def read_slices(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
-        """The slices where some of these trees read any."""
-        given = _given(trees)
-        return self.slices if any(given & set(part.images.values()) for part in self.slices) else ()
+    def reducers_read_by(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
+        """All semi-join reducers if one of the trees reads any of them; else none."""
+        names = _spools_read(trees)
+        return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
-    def read_shared(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
-        """Of what is shared that which some of these trees read."""
-        given = _given(trees)
-        return tuple(one for one in self.shared if one.name in given)
+    def spools_read_by(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
+        """The spools that the trees read."""
+        names = _spools_read(trees)
+        return tuple(one for one in self.spools if one.name in names)
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -132,16 +133,16 @@ def increment(
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     rows: int = 0,
-    no_totals: str = "",
+    no_aggregate_state: str = "",
     thresholds: Thresholds = SHIPPED,
 ) -> Increment | None:
-    """How the table follows the changes of `windows`; None where the query's result depends on none of them.
+    """The incremental plan for the changes of `windows`; None if the query's result depends on none of them.
 
-    `rows` are those of the table now, and `no_totals` is the fingerprint of totals that can't be kept. Raises
-    NotMaintained where the table has to be computed in full, also where planning itself fails.
+    `rows` is the table's row count, and `no_aggregate_state` the fingerprint of aggregate state that can't be kept.
+    Raises NotMaintained if the table has to be computed in full, also if planning itself fails.
     """
     with refusing():
-        return _increment(model, upstreams, windows, rows, no_totals, thresholds)
+        return _increment(model, upstreams, windows, rows, no_aggregate_state, thresholds)
 
 
 def _increment(
@@ -149,7 +150,7 @@ def _increment(
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     rows: int,
-    no_totals: str,
+    no_aggregate_state: str,
     thresholds: Thresholds,
 ) -> Increment | None:
     limits = thresholds.incremental
@@ -170,31 +171,43 @@ def _increment(
         _facts(model, upstreams, analysed, rows, limits),
         paired=_paired(upstreams, changed),
         small=_small(upstreams, limits.paired_table_rows),
-        little=_small(upstreams, limits.state_groups),
-        worth=_worth(upstreams, changed, limits),
+        few_row_sources=_small(upstreams, limits.state_groups),
+        filter_sources=_filter_sources(upstreams, changed, limits),
     )
     maintenance = maintain(analysed.tree, key, sources, facts)
-    if isinstance(maintenance, AggregateState) and fingerprint(maintenance) == no_totals:
+    if isinstance(maintenance, AggregateState) and fingerprint(maintenance) == no_aggregate_state:
         maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
-    tree, told = shared(_following(maintenance))
-    tree, slices = _sliced(tree, {one.name for one in told}, upstreams, windows, limits)
+    tree, spools = with_spools(_following(maintenance))
+    tree, reducers = _with_reducers(tree, {one.name for one in spools}, upstreams, windows, limits)
     found = Increment(
-        _following_by(maintenance, tree), analysed.outputs, key, analysed.tree, sources, slices, told, analysed.types
+        _following_by(maintenance, tree),
+        analysed.outputs,
+        key,
+        analysed.tree,
+        sources,
+        reducers,
+        spools,
+        analysed.types,
     )
-    return _sized(found, known_sizes(upstreams, windows, thresholds.joins))
+    return _with_join_hints(found, source_statistics(upstreams, windows, thresholds.joins))
 
 
-def _sized(found: Increment, sizes: Statistics) -> Increment:
-    """The same, told which sides of its joins are small."""
-    told, parts = [], []
-    for one in found.shared:
-        told.append(replace(one, rows=sizes.told(one.rows)))
-        sizes = sizes.with_given(one.name, sizes.rows(one.rows))
-    for part in found.slices:
-        wanted = tuple(replace(one, values=sizes.told(one.values)) for one in part.wanted)
-        parts.append(replace(part, wanted=wanted))
-        sizes = sizes.with_part(part)
-    return replace(found, maintenance=_sized_by(found.maintenance, sizes), slices=tuple(parts), shared=tuple(told))
+def _with_join_hints(found: Increment, statistics: Statistics) -> Increment:
+    """The same plan with a hint for each join that has a small side."""
+    spools, parts = [], []
+    for one in found.spools:
+        spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
+        statistics = statistics.with_spool(one.name, statistics.rows(one.rows))
+    for part in found.reducers:
+        lookups = tuple(replace(one, values=statistics.with_join_hints(one.values)) for one in part.lookups)
+        parts.append(replace(part, lookups=lookups))
+        statistics = statistics.with_reducer(part)
+    return replace(
+        found,
+        maintenance=_with_hinted_trees(found.maintenance, statistics),
+        reducers=tuple(parts),
+        spools=tuple(spools),
+    )
 
 
 def without_join_hints(increment: Increment) -> Increment:
@@ -202,53 +215,55 @@ def without_join_hints(increment: Increment) -> Increment:
 
     Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
-    return _sized(increment, Statistics())
+    return _with_join_hints(increment, Statistics())
 
 
-def known_sizes(
+def source_statistics(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
 ) -> Statistics:
-    """What the sources' commits tell of how much is read."""
+    """Row counts and value sizes of the sources, from the summaries of their commits."""
     found: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
             images = 2 if state.kind == "changes" else 1
             values = images * len(plain_columns(state.columns)) * sum(commit.rows for commit in state.commits)
-            told = sum(commit.bytes for commit in state.commits)
+            file_bytes = sum(commit.bytes for commit in state.commits)
             found[state.name] = SourceStatistics(
-                state.rows, state.rows_in(windows[source]), told / values if values else thresholds.unknown_value_bytes
+                state.rows,
+                state.rows_in(windows[source]),
+                file_bytes / values if values else thresholds.unknown_value_bytes,
             )
     return Statistics(found, thresholds=thresholds)
 
 
-def _given(trees: Iterable[Node]) -> set[str]:
+def _spools_read(trees: Iterable[Node]) -> set[str]:
     return {node.name for tree in trees for node in walk(tree) if isinstance(node, SpoolScan)}
 
 
-def _sliced(
+def _with_reducers(
     tree: Node,
     few: Collection[str],
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     limits: IncrementalThresholds,
 ) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
-    """The same, over parts of sources of which that saves much, the largest first."""
+    """The tree over semi-join reducers of the sources for which that saves much, and the reducers."""
     read = [scan for scan in scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
         state = upstreams.states[str(source)]
         if state is None or not all(scan.key for scan in read if scan.source == source):
             continue
-        again = (times - 1) * state.rows
+        repeated = (times - 1) * state.rows
         is_laid_over = state.rows > limits.unmerged_table_rows and state.unmerged_at(windows[str(source)].end) > 0
-        if again > limits.repeated_read_rows or is_laid_over:
-            saved[source] = again + is_laid_over * state.rows
-    (found,), slices = sliced((tree,), sorted(saved, key=lambda source: -saved[source]), few)
-    return found, slices
+        if repeated > limits.repeated_read_rows or is_laid_over:
+            saved[source] = repeated + is_laid_over * state.rows
+    (found,), reducers = with_reducers((tree,), sorted(saved, key=lambda source: -saved[source]), few)
+    return found, reducers
 
 
 def _following(maintenance: Maintenance) -> Node:
-    """The tree that tells what changes do."""
+    """The tree that computes the effect of the changes."""
     match maintenance:
         case Deltas(changes):
             return changes
@@ -260,11 +275,13 @@ def _following(maintenance: Maintenance) -> Node:
             return affected
 
 
-def _sized_by(maintenance: Maintenance, sizes: Statistics) -> Maintenance:
+def _with_hinted_trees(maintenance: Maintenance, statistics: Statistics) -> Maintenance:
     match maintenance:
         case AggregateState(result=result, was=was):
-            maintenance = replace(maintenance, result=sizes.told(result), was=sizes.told(was))
-    return _following_by(maintenance, sizes.told(_following(maintenance)))
+            maintenance = replace(
+                maintenance, result=statistics.with_join_hints(result), was=statistics.with_join_hints(was)
+            )
+    return _following_by(maintenance, statistics.with_join_hints(_following(maintenance)))
 
 
 def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
@@ -279,17 +296,17 @@ def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
             return replace(maintenance, affected=tree)
 
 
-def without_totals(increment: Increment) -> Increment:
-    """The same, where totals turn out to be none that can be added up.
+def without_aggregate_state(increment: Increment) -> Increment:
+    """The same increment by another strategy, for aggregate state that turns out to have no exact type.
 
-    Raises NotMaintained if everything has to be computed then.
+    Raises NotMaintained if there is no other strategy.
     """
     found = maintain(increment.tree, increment.key, increment.changed, Facts(increment.types))
-    return replace(increment, maintenance=found, slices=(), shared=())
+    return replace(increment, maintenance=found, reducers=(), spools=())
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
-    """Raises NotMaintained where no change of anything that the query reads could be followed."""
+    """Raises NotMaintained if the query can't be maintained for a change of any of its sources."""
     analysed, key = analysis(model, upstreams)
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in scans(analysed.tree)):
@@ -304,7 +321,7 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
 
 
 def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
-    """The query as a tree, and the tree's columns for the primary key; raises NotMaintained where it is not known."""
+    """The query's tree, and the tree's columns of the primary key; raises NotMaintained if the query is unsupported."""
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
@@ -320,7 +337,7 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
 def _analysed(
     sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
 ) -> Analysed | NotMaintained:
-    """The query's tree, or why there is none: a run asks several times, and a wide query takes a while."""
+    """The query's tree, or why there is none; cached, since a run needs it several times and a wide query is slow."""
     try:
         return analyse(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
     except NotMaintained as refused:
@@ -328,9 +345,9 @@ def _analysed(
 
 
 def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:
-    """Whether no two rows of the query can have the same primary key, by how it is made of what is keyed already.
+    """Whether the primary key is proven unique in the query's result, by the keys of its sources.
 
-    An increment that is `known` has the query analysed.
+    A `known` increment has the analysed query, so it is not analysed a second time.
     """
     if known is not None:
         return is_unique(known.tree, known.key)
@@ -342,19 +359,19 @@ def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None)
 
 
 def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds) -> Facts:
-    """Totals are kept where that saves much, or where nothing else will do."""
+    """The facts that hold for every change; aggregate state has to save much, unless the model must be incremental."""
     read = sum(state.rows for state in upstreams.states.values() if state)
     is_worth_it = read > limits.large_source_rows or model.config.refresh in ("incremental", "strict")
     return Facts(types=analysed.types, few_rows=rows <= limits.state_groups and is_worth_it)
 
 
 def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
-    """Of commits that are gone it is not known what they told."""
+    """Changed sources whose change rows in the window all hold the row before; for expired commits it is unknown."""
     found = ((upstreams.states[window.upstream], window) for window in changed)
     return frozenset(
         state.name
         for state, window in found
-        if state and state.key and state.keeps(window.start) and tells_old_rows(state, window)
+        if state and state.key and state.keeps(window.start) and has_before_images(state, window)
     )
 
 
@@ -362,10 +379,10 @@ def _small(upstreams: Upstreams, most: int) -> frozenset[TableName]:
     return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
 
 
-def _worth(
+def _filter_sources(
     upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
 ) -> dict[TableName, frozenset[TableName]]:
-    """The tables that are read to leave out some of many changes of another, which has far more rows."""
+    """For each source with many changes, the far smaller tables that are worth a read as a runtime filter."""
     states = [state for state in upstreams.states.values() if state]
     found = ((upstreams.states[window.upstream], window) for window in changed)
     return {
@@ -375,10 +392,10 @@ def _worth(
     }
 
 
-def _output(analysed: Analysed, wanted: str) -> str:
-    found = [made for name, made in analysed.outputs if same_name(name, wanted)]
+def _output(analysed: Analysed, name: str) -> str:
+    found = [made for output, made in analysed.outputs if same_name(output, name)]
     if len(found) != 1:
-        raise NotMaintained("UNRESOLVED", f"it is not clear which column of the query is the key's {wanted}")
+        raise NotMaintained("UNRESOLVED", f"the key column {name} is not exactly one column of the query")
     return found[0]
 
 
@@ -410,7 +427,7 @@ def _check_window(state: SourceState, window: Window) -> None:
         raise NotMaintained("SOURCE_REPAIRED", f"{state.name} was repaired; rows read of it before may be wrong")
 
 
-def tells_old_rows(state: SourceState, window: Window) -> bool:
+def has_before_images(state: SourceState, window: Window) -> bool:
     """Whether change rows of an arctic model's log tell what rows were before, as far as its commits are kept."""
     has_before = find_column(state.columns, BEFORE) is not None
     return has_before and not any(CHANGELOG in commit.summary for commit in state.between(window))

@@ -29,8 +29,8 @@ def savepoint(
             f"  found: {name} at version {taken.commit.version.snapshot}\n"
             f"  what to do: choose another name, or drop it first: arctic savepoint {model.table.name} {name} --drop"
         )
-    told = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
-    rows = (SetTag(base.table, name, told[-1].id),) if told else ()
+    snapshots = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
+    rows = (SetTag(base.table, name, snapshots[-1].id),) if snapshots else ()
     return (SetTag(model.table.changes, name, commit.version.snapshot), *rows)
 
 

@@ -1,4 +1,4 @@
-"""What is told of joins, against the plans that Spark makes."""
+"""Descriptions of joins, against the plans that Spark makes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_shuffled(lake: Warehouse, sql: str, capsys: pytest.CaptureFixture[str]) -
         ({"nodes": 8}, {"nodes": 8, "merge": "on_read"}, "id = b.id"),
     ],
 )
-def test_what_is_told_of_a_join_is_what_spark_plans(
+def test_the_description_of_a_join_is_what_spark_plans(
     lake: Warehouse, one: dict[str, Any], other: dict[str, Any], on: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.load("s", ROWS, "id int, k int, v bigint")
@@ -54,7 +54,7 @@ def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
         lake.run(lake.model(name, SQL, primary_key="id", nodes=2))
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
 
-    def told() -> str:
+    def described() -> str:
         (line,) = lake.refresh_of(joined).planner.explain().joins
         assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
         return line
@@ -64,13 +64,13 @@ def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
     def split_over(name: str, limit: int) -> None:
         split(lake.session_of(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
 
-    assert told().endswith("as they lie")
+    assert described().endswith("without a shuffle")
     split_over("a", max(sizes) - 1)
-    assert "2 and 4 nodes" in told()
+    assert "2 and 4 buckets" in described()
     split_over("a", min(sizes) - 1)
-    assert "has 4 nodes and" in told()
+    assert "has 4 buckets and" in described()
     split_over("b", min(sizes) - 1)
-    assert told().endswith("as they lie")
+    assert described().endswith("without a shuffle")
 
 
 def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys:
     for model in models:
         lake.run(model)
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
-    assert lake.refresh_of(joined).planner.explain().joins[0].endswith("as they lie")
+    assert lake.refresh_of(joined).planner.explain().joins[0].endswith("without a shuffle")
     assert not is_shuffled(lake, joined.sql, capsys)
     lake.load("s", [(0, 0, 7), *rows[1:]], "id int, k int, v bigint")
     lake.run(models[1])
@@ -100,7 +100,7 @@ def test_what_turns_out_too_large_to_be_sent_to_all_tasks_is_moved_instead(
         judged.append(was_too_large(error))
         return judged[-1]
 
-    was_too_large = run.was_too_large_to_send
+    was_too_large = run.was_too_large_to_broadcast
     monkeypatch.setattr(run, "was_too_large_to_send", judge)
     a, b = (lake.model(name, SQL.replace("{s}", f"{{of_{name}}}"), primary_key="id") for name in ("a", "b"))
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.k = b.id", primary_key="id")

@@ -211,7 +211,7 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(lake: Warehouse, t
         shop.batch(6, commits)
         plan = lake.refresh_of(model).planner.plan().decision.increment
         assert plan is not None
-        assert {part.source.name for part in plan.slices} == {"orders", "customers"}
+        assert {part.source.name for part in plan.reducers} == {"orders", "customers"}
         assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe()
         assert lake.run(model).mode == "incremental"
         assert lake.broken(model) == []
@@ -239,8 +239,8 @@ def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read
         shop.batch(8, commits)
         plan = lake.refresh_of(model).planner.plan().decision.increment
         assert plan is not None
-        assert plan.shared
-        assert bool(plan.slices) == (read_again < 0)
+        assert plan.spools
+        assert bool(plan.reducers) == (read_again < 0)
         assert lake.run(model).mode == "incremental"
         assert lake.broken(model) == []
 
@@ -270,7 +270,7 @@ def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(lake: W
     name(2, "second")
     decision = lake.refresh_of(model).planner.plan().decision
     assert decision.increment is not None
-    assert [part.source for part in decision.increment.slices] == [orders.table]
+    assert [part.source for part in decision.increment.reducers] == [orders.table]
     assert lake.run(model).mode == "incremental"
     assert lake.broken(model) == []
 

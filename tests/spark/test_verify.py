@@ -36,12 +36,12 @@ BASE_FORGERIES: dict[str, tuple[str, str]] = {
 }
 NOTHING = "cast(null as struct<v:string,n:int>)"
 CHANGE_FORGERIES: dict[str, tuple[int, str, str, str]] = {
-    "inserts make rows that were not there": (2, "v2", "insert", NOTHING),
-    "updates change rows that were there": (99, "x", "update", "named_struct('v', 'y', 'n', 1)"),
-    "updates tell the row before": (3, "x", "update", NOTHING),
-    "no update changes nothing": (11, "v11", "update", "named_struct('v', 'v11', 'n', 1)"),
-    "_before is the row as it was": (4, "x", "update", "named_struct('v', 'y', 'n', 2)"),
-    "deletes that tell a row delete one": (10, "v10", "delete", "named_struct('v', 'v10', 'n', 10)"),
+    "an insert adds a row that did not exist": (2, "v2", "insert", NOTHING),
+    "an update changes an existing row": (99, "x", "update", "named_struct('v', 'y', 'n', 1)"),
+    "an update has _before": (3, "x", "update", NOTHING),
+    "an update changes the row": (11, "v11", "update", "named_struct('v', 'v11', 'n', 1)"),
+    "_before equals the row before the change": (4, "x", "update", "named_struct('v', 'y', 'n', 2)"),
+    "a delete with _before deletes an existing row": (10, "v10", "delete", "named_struct('v', 'v10', 'n', 10)"),
     "every action is known": (5, "v5", "vanish", NOTHING),
     "each key changes once in a commit": (6, "twice", "update", "named_struct('v', 'v6', 'n', 6)"),
 }

@@ -64,12 +64,12 @@ def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
 
 def implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
     """What an OR says of some columns alone, where each of its branches says something of them; None else."""
-    told = [
+    branches = [
         conjunction(part for part in conjuncts(branch) if used(part) and set(names).issuperset(used(part)))
         for branch in _disjuncts(condition)
     ]
-    kept = [part for part in told if part is not None]
-    return exp.or_(*kept) if len(kept) == len(told) > 1 else None
+    kept = [part for part in branches if part is not None]
+    return exp.or_(*kept) if len(kept) == len(branches) > 1 else None
 
 
 def _disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:

@@ -54,13 +54,13 @@ def form(expression: exp.Expr) -> Form:
         if not isinstance(part, exp.Expr):
             found.append(part)
             continue
-        told: list[Hashable] = [part.key]
+        signature: list[Hashable] = [part.key]
         for name, held in sorted(part.args.items()):
             values = held if isinstance(held, list) else [] if held is None or held is False else [held]
             if values:
-                told += (name, len(values))
+                signature += (name, len(values))
                 waiting += [str(held).upper()] if name == "this" and isinstance(part, exp.Anonymous) else values
-        found.append(tuple(told))
+        found.append(tuple(signature))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from arctic_runtime.model.names import TableName
 
 MULTIPLICITY = "__arctic_weight"
-"""The column of a signed bag: +1 for a row that came, -1 for one that went."""
+"""The multiplicity column of a Z-set: +1 for an added row, -1 for a removed row."""
 
 HAS_AFTER = "__arctic_has_after"
 """The column of a pair that says whether there is such a row now; if not, what it holds beside its key is nothing."""
@@ -84,26 +84,26 @@ class Filter:
 class Join:
     """Pairs of rows for which `on` is true; left and full joins keep rows without a partner. No `on`: all pairs.
 
-    A right join is a left join with its sides exchanged. The rows of the side `sent` are so few that each task gets
-    them all; None leaves the way to the engine.
+    A right join is a left join with its sides exchanged. `broadcast` is the side whose rows Spark copies to every task;
+    None leaves the choice to Spark.
     """
 
     kind: Literal["inner", "left", "full"]
     left: Node
     right: Node
     on: exp.Expr | None
-    sent: Side | None = None
+    broadcast: Side | None = None
 
 
 @dataclass(frozen=True)
 class SemiJoin:
-    """The rows on the left that have a partner on the right (`semi`), or none (`anti`); `sent` is as of a join."""
+    """The left rows that have a partner on the right (`semi`) or none (`anti`); `broadcast` is as in `Join`."""
 
     kind: Literal["semi", "anti"]
     left: Node
     right: Node
     on: exp.Expr | None
-    sent: Side | None = None
+    broadcast: Side | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A query that is read once more: the same tree, with names of its own for all columns."""
+"""A copy of a query's tree in which all columns have fresh names."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.frontend.scope import Derived, Names
 
 
-def again(derived: Derived, names: Names) -> Derived:
-    """The same query for another place of a larger one, in a fraction of the time of analysing it again."""
-    other = _Other(names)
+def with_fresh_attributes(derived: Derived, names: Names) -> Derived:
+    """A copy of a query for another place of a larger one, in a fraction of the time of a second analysis."""
+    other = _Renaming(names)
     return Derived(
         other.node(derived.node),
         tuple((name, other.name(made)) for name, made in derived.fields),
@@ -37,8 +37,8 @@ def again(derived: Derived, names: Names) -> Derived:
     )
 
 
-class _Other:
-    """Gives each column its new name, with the type and the nulls of the old one."""
+class _Renaming:
+    """Gives each column a fresh name, with the type and nullability of the old one."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.expressions import column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Explode, Join, Node, OneRow, Project, Scan, SemiJoin, UnionAll, columns
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, only_args
-from arctic_runtime.ivm.frontend.fresh_attributes import again
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse
 from arctic_runtime.ivm.frontend.scope import (
     Context,
@@ -118,7 +118,7 @@ def _table(item: exp.Table, context: Context) -> Rows:
 
 def _named_query(cte: Cte) -> Derived:
     if cte.derived:
-        return again(cte.derived[0], cte.context.names)
+        return with_fresh_attributes(cte.derived[0], cte.context.names)
     cte.derived.append(_renamed(cte.context.derive(cte.query, cte.context, None), cte.columns))
     return cte.derived[0]
 

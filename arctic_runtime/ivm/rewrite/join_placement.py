@@ -1,4 +1,4 @@
-"""Which joins of a query move rows, as the tables lie: none where both sides lie in the same nodes of the join key."""
+"""Which joins of a query shuffle rows: none if both sides are bucketed by the join key into equally many buckets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, S
 from arctic_runtime.ivm.rewrite.column_pruning import prune
 from arctic_runtime.model.columns import same_name
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.placement import NO_NODES, Placement
+from arctic_runtime.model.placement import NOT_BUCKETED, Placement
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:
-    """A line for each join of two tables that are not small: who is shuffled, and why; or that nobody is.
+    """A line for each join of two tables: whether it needs a shuffle, and why.
 
-    Told of what computes a query in full. A side that is itself a join or a group has no line: it lies as Spark made
-    it. Spark sends a side that it takes for small to all tasks whatever stands here.
+    The lines hold for a full computation of the query. A join with a side that is itself a join or an aggregate has no
+    line. Spark may broadcast a side that it expects to be small, whatever the line says.
     """
     read = prune(tree, set(columns(tree)))
     return tuple(line for node in walk(read) if isinstance(node, Join | SemiJoin) for line in _described(node, placed))
@@ -35,27 +35,28 @@ def _described(join: Join | SemiJoin, placed: Mapping[TableName, Placement]) -> 
         if equal.same and (own := _origin(join.left, equal.left)) and (other := _origin(join.right, equal.right))
     ]
     reason = _why(left, right, found, placed)
-    yield f"{pair} are joined as they lie" if not reason else f"{pair} are joined with a shuffle: {reason}"
+    yield f"{pair} are joined without a shuffle" if not reason else f"{pair} are joined with a shuffle: {reason}"
 
 
 def _why(left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]) -> str:
-    """Why rows have to move; nothing where they don't."""
-    one, other = (placed.get(side.source, NO_NODES) for side in (left, right))
+    """Why a join needs a shuffle; empty if it needs none."""
+    one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):
         if side.otherwise:
             return f"{scan.source} {side.otherwise}"
     if not any(same_name(a, one.column) and same_name(b, other.column) for a, b in keys):
-        told = " and ".join(f"{a} = {b}" for a, b in keys) or "no columns of one type"
-        return f"their nodes are of {one.column} and {other.column}, and {told} are equal in the join; set `hash_key`"
+        compared = " and ".join(f"{a} = {b}" for a, b in keys) or "no columns of the same type"
+        by = f"bucketed by {one.column} and {other.column}"
+        return f"they are {by}, but the join compares {compared}; set `hash_key` to the join columns"
     for scan, side in ((left, one), (right, other)):
         read = [part for part in side.partitions if any(same_name(part, of) for _, of in scan.fields)]
         if read:
-            return f"{scan.source} is partitioned by {', '.join(read)} as well, which the query reads"
+            return f"{scan.source} is also partitioned by {', '.join(read)}, which the query reads"
         if len(side.nodes) > 1:
             depths = " and ".join(map(str, side.nodes))
-            return f"files of {scan.source} lie among {depths} nodes, until all nodes of a level are split"
+            return f"{scan.source} has files in {depths} buckets, until all buckets of a level are split"
     if one.nodes != other.nodes:
-        counts = f"{left.source} has {one.nodes[0]} nodes and {right.source} has {other.nodes[0]}"
+        counts = f"{left.source} has {one.nodes[0]} buckets and {right.source} has {other.nodes[0]}"
         return f"{counts}; give both the same `nodes`"
     return ""
 

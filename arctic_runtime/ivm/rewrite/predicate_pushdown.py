@@ -99,9 +99,9 @@ def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_C
     for part in conditions:
         read = used(part)
         is_inside = read and set(allowed).issuperset(read)
-        told = part if is_inside else implied(part, allowed)
-        if told is not None:
-            inside.append(told)
+        pushed = part if is_inside else implied(part, allowed)
+        if pushed is not None:
+            inside.append(pushed)
         if not is_inside:
             others.append(part)
     return tuple(inside), tuple(others)

@@ -1,7 +1,7 @@
-"""The part of a source that a plan needs, where every reading of it is for the partners of what has changed.
+"""Semi-join reducers: one read of a large source that keeps only the rows which the terms of a plan can need.
 
-Where several tables of a join have changed, each of them adds a term, and each term reads the largest table again. What
-they look for there can be told beforehand, so that one reading finds the rows for all of them.
+If several tables of a join have changed, each of them adds a term, and each term reads the largest table. The values
+by which the terms look up rows are known before that read, so one read can collect the rows for all terms.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from arctic_runtime.ivm.rules.terms import project, select
 from arctic_runtime.model.names import TableName
 
 _MOST_LOOKS = 3
-"""A source that has to be looked at more often, since each look tells what the next one is for, is read as a whole."""
+"""The longest chain of reads of one source in which each read supplies the values of the next; else no reducer."""
 
 _COMPARISONS = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam),
@@ -52,8 +52,8 @@ _COMPARISONS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Rows whose `fields`, as the source calls them, equal the columns of a row of `values`, by position.
+class Lookup:
+    """A lookup of rows whose `fields`, under their names in the source, equal a row of `values`, by position.
 
     Nulls are equal to each other if `null_safe`.
     """
@@ -65,35 +65,35 @@ class Wanted:
 
 @dataclass(frozen=True)
 class SemiJoinReducer:
-    """The rows of a source that are `wanted` in one way at least, which are given to trees in the place of `scans`.
+    """The rows of a source that match one of the `lookups`; trees read these rows in place of `scans`.
 
-    Of these rows no more are needed than those for which `condition`, in the source's own columns, is true.
+    Only rows for which `condition`, over the source's own columns, is true are needed.
     """
 
     source: TableName
     name: str
-    wanted: tuple[Wanted, ...]
+    lookups: tuple[Lookup, ...]
     scans: tuple[Scan, ...]
     condition: exp.Expr | None = None
 
     @property
     def images(self) -> dict[Image, str]:
-        """The images of the part that trees read, and the names under which they are given."""
+        """The images of the source that trees read, and the name of the spool for each."""
         return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
 
     def over(self, tree: Node) -> Node:
-        """The same tree, reading the part in the place of its source; changes it reads as before."""
+        """The same tree over the reduced rows in place of the source; it reads changes as before."""
         if isinstance(tree, Scan):
-            return self._given(tree) if _read(tree, self.source) else tree
+            return self._spool_scan(tree) if _read(tree, self.source) else tree
         return map_children(tree, self.over)
 
-    def _given(self, scan: Scan) -> Node:
+    def _spool_scan(self, scan: Scan) -> Node:
         rows = SpoolScan(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
         return Project(rows, tuple((made, column(own)) for made, own in scan.fields))
 
     @property
     def whole(self) -> Scan:
-        """The source as it is now, with all columns that are read of the part."""
+        """The source as it is now, with all columns that the trees read."""
         fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
         key = next((scan.key for scan in self.scans if scan.key), None)
         named = {made: name for scan in self.scans for made, name in scan.fields}
@@ -101,48 +101,47 @@ class SemiJoinReducer:
 
     @property
     def changes(self) -> Scan | None:
-        """The changes of the part, where more is read of it than its rows as they are now."""
+        """The changes of the reduced rows; None if trees read only the current rows."""
         is_new = all(scan.image == "new" for scan in self.scans)
         return None if is_new else replace(self.whole, image="delta")
 
     @property
     def trees(self) -> tuple[Node, ...]:
-        """All that is read to make the part, apart from its source."""
-        made = tuple(one.values for one in self.wanted)
+        """The inputs of the reducer besides its source."""
+        made = tuple(one.values for one in self.lookups)
         return made if self.changes is None else (*made, self.changes)
 
 
-def sliced(
+def with_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
-    """The trees over parts of those of the `sources` of which they need no more, and these parts.
+    """The trees over semi-join reducers in place of `sources`, where these suffice, and the reducers in build order.
 
-    A part may be read to make a later one. What is given to the trees under the names `few` are about as many rows as
-    have changed.
+    A reducer may read an earlier one. The spools named in `few` have about as many rows as have changed.
     """
     found: list[SemiJoinReducer] = []
     for source in sources:
         known = frozenset(few).union(*(part.images.values() for part in found))
-        made = _slices(trees, source, known, len(found))
+        made = _reducers(trees, source, known, len(found))
         if made:
             trees = [made[-1].over(tree) for tree in trees]
             found.extend(made)
     return tuple(trees), tuple(found)
 
 
-def _slices(
+def _reducers(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
 ) -> tuple[SemiJoinReducer, ...]:
-    """The part of a source, after the one that tells what is wanted of it where that takes another look at it.
+    """The reducer of a source, after the reducers that its own lookups need; numbered from `first` on.
 
-    They are numbered from `first` on.
+    Empty if the trees need the whole source.
     """
-    found = _wanted(trees, source, few)
+    found = _lookups(trees, source, few)
     if not found:
         return ()
-    again = [one.values for one in found if _read(one.values, source)]
-    helpers = _slices(again, source, few, first, depth + 1) if again and depth < _MOST_LOOKS else ()
-    if again and not helpers:
+    repeated = [one.values for one in found if _read(one.values, source)]
+    helpers = _reducers(repeated, source, few, first, depth + 1) if repeated and depth < _MOST_LOOKS else ()
+    if repeated and not helpers:
         return ()
     if helpers:
         found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
@@ -151,31 +150,35 @@ def _slices(
     return (*helpers, part)
 
 
-def _wanted(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Wanted, ...] | None:
-    """Which rows of a source, of any image of it, the trees can need; None if they can need all.
+def _lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
+    """The lookups for all rows of a source, in any image, that the trees can need; None if they can need all rows.
 
-    What is given under the names `few` holds no more than what has changed and its partners.
+    The spools named in `few` hold only changed rows and their join partners.
     """
-    asked = _Asked(source, few)
+    collector = _LookupCollector(source, few)
     try:
         for tree in trees:
-            asked.visit(tree, ())
-    except _AllOfIt:
+            collector.visit(tree, ())
+    except _NeedsAllRows:
         return None
-    return tuple(dict.fromkeys(asked.found))
+    return tuple(dict.fromkeys(collector.lookups))
 
 
 def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
-    """Where a tree reads rows of a source, not only its changes."""
+    """The scans by which a tree reads rows of a source besides its changes."""
     return tuple(scan for scan in scans(tree) if scan.source == source and scan.reads_rows)
 
 
 def _condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
-    """What is a condition wherever a source's rows are read, in the source's own columns; None if nothing is.
+    """The conjuncts that hold at every scan of a source, over the source's own columns; None if there are none.
 
-    Of all rows no more is asked than comparisons: it costs less to look for a row than to match a pattern with it.
+    Only comparisons count: a lookup of a row costs less than matching a pattern with it.
     """
-    found = [{form(part): part for part in told} for tree in trees for told in _conditions(pushed_down(tree), source)]
+    found = [
+        {form(part): part for part in conditions}
+        for tree in trees
+        for conditions in _conditions(pushed_down(tree), source)
+    ]
     common = set(found[0]).intersection(*found[1:])
     return conjunction(part for made, part in found[0].items() if made in common and _compares(part))
 
@@ -185,23 +188,23 @@ def _compares(condition: exp.Expr) -> bool:
 
 
 def _conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
-    """The conditions that each reading of a source's rows is under."""
-    scan, told = (node.child, conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
+    """The conditions of each scan of a source's rows."""
+    scan, conditions = (node.child, conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
     if not isinstance(scan, Scan):
         for child in children(node):
             yield from _conditions(child, source)
     elif scan.source == source and scan.reads_rows:
         own = {name: column(field) for name, field in scan.fields}
-        yield tuple(replaced(part, own) for part in told)
+        yield tuple(replaced(part, own) for part in conditions)
 
 
-class _AllOfIt(Exception):
-    """A tree reads all rows of a source."""
+class _NeedsAllRows(Exception):
+    """A tree needs all rows of a source."""
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """Of a tree only rows are needed whose `columns` equal the columns of a row of `values`, by position."""
+    """A restriction of a tree to rows whose `columns` equal a row of `values`, by position."""
 
     columns: tuple[str, ...]
     values: Node
@@ -212,16 +215,16 @@ _Soughts = tuple[_Sought, ...]
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Collects the conditions on the rows of a source; each condition on a tree is enough by itself."""
+class _LookupCollector:
+    """Collects the lookups of a source; each restriction of a tree suffices by itself."""
 
     source: TableName
     few: frozenset[str]
-    found: list[Wanted] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
     def visit(self, node: Node, sought: _Soughts) -> None:
-        """Notes the conditions on the source below a node, of which only rows under these conditions are read."""
+        """Notes the lookups of the source below a node whose rows are restricted by `sought`."""
         if not _read(node, self.source):
             return
         match node:
@@ -247,13 +250,13 @@ class _Asked:
                 assert_never(node)
 
     def _note(self, node: Scan, sought: _Soughts) -> None:
-        """Takes what is read most easily.
+        """Notes the restriction whose values are cheapest to compute.
 
-        By a source's key it finds no more rows than there are values, so more values do no harm; nor do they where the
-        source itself would be read to tell them.
+        A lookup by the source's key returns at most one row for each value, so extra values do no harm. Extra values
+        are also accepted where exact values would need another read of the source.
         """
         if not sought:
-            raise _AllOfIt
+            raise _NeedsAllRows
         fields = dict(node.fields)
         ways = [
             self._wider(one.values, columns(one.values))
@@ -262,14 +265,14 @@ class _Asked:
             for one in sought
         ]
         values, best = min(zip(ways, sought, strict=True), key=lambda way: self._cost(way[0]))
-        self.found.append(Wanted(tuple(fields[name] for name in best.columns), values, best.null_safe))
+        self.lookups.append(Lookup(tuple(fields[name] for name in best.columns), values, best.null_safe))
 
     def _cost(self, values: Node) -> tuple[int, int]:
         whole = [scan.source for scan in scans(values) if not self.is_small(scan)]
         return whole.count(self.source), len(whole)
 
     def _of_sides(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
-        """The conditions on either side: on its own columns, on those that they equal, and on partners of the other."""
+        """The restrictions of either side: on its own columns, on equal columns, and by partners on the other side."""
         if node.kind == "full":
             return (), ()
         equal = equalities(node.on, columns(node.left), columns(node.right))
@@ -284,12 +287,12 @@ class _Asked:
     def _partners(
         self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
     ) -> _Soughts:
-        """What the rows of one side, if they are few, seek on the other; `others` are its columns there."""
+        """The restrictions that the rows of one side, if they are few, put on the other; `others` are its columns."""
         if not equal:
             return ()
         null_safe = any(pair.null_safe for pair in equal)
-        asked = ((one.columns, one.values, one.null_safe) for one in sought)
-        few = [side] if self.is_small(side) else [restrict(side, *one) for one in asked]
+        limits = ((one.columns, one.values, one.null_safe) for one in sought)
+        few = [side] if self.is_small(side) else [restrict(side, *one) for one in limits]
         return tuple(_Sought(tuple(others.values()), select(rows, tuple(others)), null_safe) for rows in few)
 
     def is_small(self, node: Node) -> bool:
@@ -323,15 +326,15 @@ class _Asked:
                 assert_never(node)
 
     def _wider(self, node: Node, names: tuple[str, ...]) -> Node:
-        """The values of some columns and perhaps more, told by one small side of a join where that side has them."""
+        """The values of some columns, or a superset, from one small side of a join if that side has the columns."""
         match node:
             case Project(child=child, expressions=expressions) if set(names) <= set(plain(expressions)):
                 inner = plain(expressions)
                 below = self._wider(child, tuple(dict.fromkeys(inner[name] for name in names)))
                 return project(below, [(name, column(inner[name])) for name in names])
-            case SemiJoin(kind="semi") if set(names) <= (asked := self._asked(node)).keys():
-                below = self._wider(node.right, tuple(dict.fromkeys(asked[name] for name in names)))
-                return project(below, [(name, column(asked[name])) for name in names])
+            case SemiJoin(kind="semi") if set(names) <= (equal := self._right_columns(node)).keys():
+                below = self._wider(node.right, tuple(dict.fromkeys(equal[name] for name in names)))
+                return project(below, [(name, column(equal[name])) for name in names])
             case Join() | SemiJoin():
                 sides = (node.left, node.right) if node.kind == "inner" else (node.left,)
                 alone = (side for side in sides if self.is_small(side) and set(names) <= set(columns(side)))
@@ -346,8 +349,8 @@ class _Asked:
             case _:
                 return select(node, names)
 
-    def _asked(self, node: SemiJoin) -> dict[str, str]:
-        """The columns whose values all are among those of a column on the right, where that side alone is small."""
+    def _right_columns(self, node: SemiJoin) -> dict[str, str]:
+        """Columns with the right-side columns that contain all their values, if only the right side is small."""
         if self.is_small(node.left) or not self.is_small(node.right):
             return {}
         pairs = equalities(node.on, columns(node.left), columns(node.right))
@@ -359,7 +362,7 @@ def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:
 
 
 def _through(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
-    """The conditions on an input, under its own names of the columns."""
+    """The restrictions of an input, under the input's own column names."""
     found = []
     for one in sought:
         kept = [place for place, name in enumerate(one.columns) if name in names]

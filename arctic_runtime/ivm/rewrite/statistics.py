@@ -1,7 +1,7 @@
-"""About how many rows the parts of a plan have, and which sides of its joins are small enough to be sent to all tasks.
+"""Row count estimates for plans, and the join hints that follow from them.
 
-An engine knows how large the tables are, and not how little has changed: it would move all rows of a large table to
-where those of a few thousand changes are.
+Spark knows the sizes of tables, but not how few rows have changed: without a hint it would shuffle all rows of a large
+table to join a few thousand changed rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from arctic_runtime.ivm.algebra.tree import (
     columns,
     map_children,
 )
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """A source: its rows, those that came in the window, the bytes that a value of it takes in files, on average."""
+    """Row count of a source, count of changed rows in the window, and average bytes of a value in its files."""
 
     rows: int
     changes: int
@@ -49,82 +49,82 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known before a plan is executed: each source's extent, and the rows that are given under a name.
+    """What is known before a plan is executed: statistics by source, and estimated row counts by spool name.
 
-    `parts` are the names under which parts of sources are given.
+    `reduced` are the spools of semi-join reducers, each with the scan of its whole source.
     """
 
-    extents: Mapping[TableName, SourceStatistics] = field(default_factory=dict)
-    given: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, Scan] = field(default_factory=dict)
+    sources: Mapping[TableName, SourceStatistics] = field(default_factory=dict)
+    spool_rows: Mapping[str, float] = field(default_factory=dict)
+    reduced: Mapping[str, Scan] = field(default_factory=dict)
     thresholds: JoinThresholds = SHIPPED.joins
 
-    def with_given(self, name: str, rows: float) -> Statistics:
-        return replace(self, given={**self.given, name: rows})
+    def with_spool(self, name: str, rows: float) -> Statistics:
+        return replace(self, spool_rows={**self.spool_rows, name: rows})
 
-    def with_part(self, part: SemiJoinReducer) -> Statistics:
-        """The same, knowing about how many rows a part of a source has."""
-        found = sum(_Estimates(self).of(_found(part.whole, one))[0] for one in part.wanted)
+    def with_reducer(self, part: SemiJoinReducer) -> Statistics:
+        """These statistics with estimates for the spools of a semi-join reducer."""
+        found = sum(_Estimates(self).counts(_matching_rows(part.whole, one))[0] for one in part.lookups)
         rows = min(found, self.rows(part.whole))
         names = part.images.values()
         return replace(
             self,
-            given={**self.given, **dict.fromkeys(names, rows)},
-            parts={**self.parts, **dict.fromkeys(names, part.whole)},
+            spool_rows={**self.spool_rows, **dict.fromkeys(names, rows)},
+            reduced={**self.reduced, **dict.fromkeys(names, part.whole)},
         )
 
     def rows(self, tree: Node) -> float:
-        """About how many rows a tree has; infinity where there is nothing to tell it by."""
-        return _Estimates(self).of(tree)[0]
+        """The estimated row count of a tree; infinity if it is unknown."""
+        return _Estimates(self).counts(tree)[0]
 
-    def told(self, tree: Node) -> Node:
-        """The tree, with the side of each join that is to be sent to all tasks."""
-        return _Estimates(self).told(tree)
+    def with_join_hints(self, tree: Node) -> Node:
+        """The tree with a broadcast side for each join that has a small side."""
+        return _Estimates(self).with_join_hints(tree)
 
 
-def _found(whole: Scan, one: Wanted) -> Node:
+def _matching_rows(whole: Scan, one: Lookup) -> Node:
     pairs = zip(one.fields, columns(one.values), strict=True)
     return SemiJoin("semi", whole, one.values, conjunction(same(*pair, one.null_safe) for pair in pairs))
 
 
 @dataclass(frozen=True)
 class _Estimates:
-    sizes: Statistics
+    statistics: Statistics
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
-    def of(self, node: Node) -> tuple[float, float]:
-        """About how many rows a tree has, and how many it would have if all its sources were read as a whole."""
+    def counts(self, node: Node) -> tuple[float, float]:
+        """The estimated row count of a tree, and its row count if it read all its sources as a whole."""
         if id(node) not in self.known:
-            self.known[id(node)] = (node, self._of(node))
+            self.known[id(node)] = (node, self._counts(node))
         return self.known[id(node)][1]
 
-    def _of(self, node: Node) -> tuple[float, float]:
+    def _counts(self, node: Node) -> tuple[float, float]:
         match node:
             case Scan():
                 return self._read(node)
             case SpoolScan(name=name):
-                rows = self.sizes.given.get(name, math.inf)
-                part = self.sizes.parts.get(name)
-                return rows, self.of(part)[1] if part else rows
+                rows = self.statistics.spool_rows.get(name, math.inf)
+                part = self.statistics.reduced.get(name)
+                return rows, self.counts(part)[1] if part else rows
             case OneRow() | Aggregate(keys=()):
                 return 1, 1
             case Project() | Filter() | Distinct() | Aggregate() | Window():
-                return self.of(node.child)
+                return self.counts(node.child)
             case Explode() | Join(kind="full"):
                 return math.inf, math.inf
             case Join() | SemiJoin():
                 return self._joined(node)
             case UnionAll(inputs=inputs):
-                found = [self.of(part) for part in inputs]
+                found = [self.counts(part) for part in inputs]
                 return sum(rows for rows, _ in found), max(whole for _, whole in found)
             case SetOperation(kind=kind, left=left, right=right):
-                (rows, whole), (others, _) = self.of(left), self.of(right)
+                (rows, whole), (others, _) = self.counts(left), self.counts(right)
                 return rows if kind == "except" else min(rows, others), whole
             case _:
                 assert_never(node)
 
     def _read(self, node: Scan) -> tuple[float, float]:
-        extent = self.sizes.extents.get(node.source)
+        extent = self.statistics.sources.get(node.source)
         if extent is None:
             return math.inf, math.inf
         changes = extent.changes * (1 if node.image == "pair" else 2)
@@ -132,7 +132,7 @@ class _Estimates:
         return rows, max(rows, extent.rows)
 
     def _joined(self, node: Join | SemiJoin) -> tuple[float, float]:
-        (left, all_left), (right, all_right) = self.of(node.left), self.of(node.right)
+        (left, all_left), (right, all_right) = self.counts(node.left), self.counts(node.right)
         values = self._values(node)
         if node.kind == "anti":
             return left, all_left
@@ -143,9 +143,9 @@ class _Estimates:
         return (max(left, by_left), max(all_left, whole)) if node.kind == "left" else (min(by_left, by_right), whole)
 
     def _values(self, node: Join | SemiJoin) -> float:
-        """Among how many values of the columns that are compared the rows of either side are; 0 if unknown.
+        """The estimated number of distinct values of the join columns; 0 if it is unknown.
 
-        It is the rows of a source that has these columns as its key, on one of the sides.
+        It is the row count of a source on either side whose key consists of join columns.
         """
         pairs = equalities(node.on, columns(node.left), columns(node.right))
         found = [0.0]
@@ -154,16 +154,16 @@ class _Estimates:
             for scan, _ in origins:
                 own = {name for other, name in origins if other == scan}
                 if scan.key is not None and own.issuperset(scan.key):
-                    found.append(self.of(scan)[1])
+                    found.append(self.counts(scan)[1])
         return max(found)
 
     def _origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
-        """The source that a column is of, and what it is called where that is read."""
+        """The scan that a column comes from, and the column's name there."""
         match node:
             case Scan():
                 return node, name
-            case SpoolScan(name=given):
-                part = self.sizes.parts.get(given)
+            case SpoolScan(name=spool):
+                part = self.statistics.reduced.get(spool)
                 return (part, name) if part else None
             case Project(expressions=expressions):
                 below = plain(expressions).get(name)
@@ -176,24 +176,29 @@ class _Estimates:
                 below_it = (child for child in children(node) if name in columns(child))
                 return next((self._origin(child, name) for child in below_it), None)
 
-    def told(self, node: Node) -> Node:
-        """The tree, with the broadcast side of each join."""
+    def with_join_hints(self, node: Node) -> Node:
+        """The tree with the broadcast side of each join."""
         if isinstance(node, Join | SemiJoin):
-            return replace(node, left=self.told(node.left), right=self.told(node.right), sent=self._sent(node))
-        return map_children(node, self.told)
+            return replace(
+                node,
+                left=self.with_join_hints(node.left),
+                right=self.with_join_hints(node.right),
+                broadcast=self._broadcast_side(node),
+            )
+        return map_children(node, self.with_join_hints)
 
-    def _sent(self, node: Join | SemiJoin) -> Side | None:
-        """The side that is to be sent to all tasks: of an inner join the smaller one, else none but the right."""
+    def _broadcast_side(self, node: Join | SemiJoin) -> Side | None:
+        """The broadcast side of a join: the smaller side of an inner join, only the right side of others."""
         if node.kind == "full" or not equalities(node.on, columns(node.left), columns(node.right)):
             return None
-        left, right = self.of(node.left)[0], self.of(node.right)[0]
-        most_shuffled = self.sizes.thresholds.shuffled_rows
+        left, right = self.counts(node.left)[0], self.counts(node.right)[0]
+        most_shuffled = self.statistics.thresholds.shuffled_rows
         if node.kind == "inner" and left < right:
-            return "left" if right > most_shuffled and self._is_sent(node.left) else None
-        return "right" if left > most_shuffled and self._is_sent(node.right) else None
+            return "left" if right > most_shuffled and self._fits_broadcast(node.left) else None
+        return "right" if left > most_shuffled and self._fits_broadcast(node.right) else None
 
-    def _is_sent(self, node: Node) -> bool:
-        rows, limits = self.of(node)[0], self.sizes.thresholds
+    def _fits_broadcast(self, node: Node) -> bool:
+        rows, limits = self.counts(node)[0], self.statistics.thresholds
         is_small = rows <= limits.broadcast_rows
         return is_small and rows * self._row_bytes(node, columns(node)) <= limits.broadcast_bytes
 
@@ -202,10 +207,10 @@ class _Estimates:
 
     def _value_bytes(self, node: Node, name: str) -> float:
         origin = self._origin(node, name)
-        extent = self.sizes.extents.get(origin[0].source) if origin else None
-        return extent.value_bytes if extent else self.sizes.thresholds.unknown_value_bytes
+        extent = self.statistics.sources.get(origin[0].source) if origin else None
+        return extent.value_bytes if extent else self.statistics.thresholds.unknown_value_bytes
 
 
 def _times(rows: float, others: float, values: float) -> float:
-    """Partners of `rows`, of which `others` are among so many values; infinity where these are unknown."""
+    """The estimated number of pairs of `rows` with `others`, which have so many distinct `values`; else infinity."""
     return rows * max(1.0, others / values) if values and others < math.inf else math.inf

@@ -9,26 +9,29 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, Scan, children
 from arctic_runtime.ivm.rules.inputs import NOTHING_KNOWN, Known, Names
 from arctic_runtime.ivm.rules.registry import RULES
-from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth
+from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources
 from arctic_runtime.ivm.rules.terms import changes, present
 from arctic_runtime.model.names import TableName
 
 
 def delta(
-    node: Node, changed: frozenset[TableName], worth: Worth = NOTHING_WORTH, known: Known = NOTHING_KNOWN
+    node: Node,
+    changed: frozenset[TableName],
+    filter_sources: FilterSources = NO_FILTER_SOURCES,
+    known: Known = NOTHING_KNOWN,
 ) -> Node | None:
     """The rows that came (+1) and went (-1), with the node's columns and MULTIPLICITY; None where no source changed.
 
-    For each row, all columns together, the weights add up to its copies in the new result less those in the old.
+    For each row, all columns together, the multiplicities add up to its copies in the new result less those in the old.
     """
-    return _Applied(changed, worth, known).delta(node)
+    return _Applied(changed, filter_sources, known).delta(node)
 
 
 def touched(
     node: Node,
     names: Names,
     changed: frozenset[TableName],
-    worth: Worth = NOTHING_WORTH,
+    filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
     """The values that rows which came or went have in `names`; None where nothing that the tree reads changed.
@@ -36,12 +39,12 @@ def touched(
     There may be more, and each any number of times: what is cheap to find counts, not how few there are. Raises
     NotMaintained where that depends on what some column that is `chosen` was.
     """
-    return _Applied(changed, worth, known).touched(node, names)
+    return _Applied(changed, filter_sources, known).touched(node, names)
 
 
 def either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
     """The values that rows of the old or the new result have in `names`, and perhaps more."""
-    return _Applied(changed, NOTHING_WORTH).either(node, names)
+    return _Applied(changed, NO_FILTER_SOURCES).either(node, names)
 
 
 _Question = tuple[int, str, Names]
@@ -55,7 +58,7 @@ class _Applied:
     """
 
     changed: frozenset[TableName]
-    worth: Worth
+    filter_sources: FilterSources
     known: Known = NOTHING_KNOWN
     answers: dict[_Question, tuple[Node, Node | None]] = field(default_factory=dict, repr=False)
     sizes: dict[int, tuple[Node, int]] = field(default_factory=dict, repr=False)

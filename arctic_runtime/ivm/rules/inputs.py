@@ -1,4 +1,4 @@
-"""What a rule may ask of an operator's inputs, and the answers that many operators share."""
+"""What a rule can compute of an operator's inputs, and results that many operators share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from arctic_runtime.ivm.algebra.tree import Node, columns
 from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.runtime_filters import Worth
+from arctic_runtime.ivm.rules.runtime_filters import FilterSources
 from arctic_runtime.ivm.rules.terms import at, changes, present, select, signed, union, weighted
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED
@@ -18,9 +18,9 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a tree's columns: their `types`, where certain, and which of them show what was `chosen`.
+    """Facts about a tree's columns: their `types`, where certain, and the `chosen` columns, which have several answers.
 
-    What these were before is known to nobody: computed again, they may be something else. A plan with more scans than
+    The old values of chosen columns are unknown: a second computation may give others. A plan with more scans than
     `most_scans` is refused.
     """
 
@@ -39,23 +39,23 @@ class Inputs(Protocol):
     def changed(self) -> frozenset[TableName]: ...
 
     @property
-    def worth(self) -> Worth: ...
+    def filter_sources(self) -> FilterSources: ...
 
     @property
     def known(self) -> Known: ...
 
     def delta(self, node: Node) -> Node | None:
-        """The rows that came and went, exactly."""
+        """The added and removed rows as a Z-set, exactly."""
 
     def touched(self, node: Node, names: Names) -> Node | None:
-        """The values that rows which came or went have in some columns, and perhaps more."""
+        """The values of some columns in added and removed rows, or a superset."""
 
     def either(self, node: Node, names: Names) -> Node:
-        """The values that rows have in some columns before or after, and perhaps more."""
+        """The values of some columns before and after the changes, or a superset."""
 
 
 def new(node: Node) -> Node:
-    """A tree over its sources as they are now, which is how trees come."""
+    """A tree over its sources as they are now, which is the tree itself."""
     return node
 
 
@@ -69,18 +69,18 @@ def has_changes(node: Node, of: Inputs) -> bool:
 
 
 def some(names: Names, node: Node) -> Names:
-    """These columns, or any one where rows matter but none of their columns does."""
+    """These columns; if there are none, the node's first column, so that rows still count."""
     return names or columns(node)[:1]
 
 
 def recomputed(node: Node, unit: Names, affected: Node | None, of: Inputs) -> Node:
-    """The signed bag that replaces all rows of the affected units; without a unit, all rows."""
+    """The Z-set that replaces all rows with affected values in the columns `unit`; without a unit, all rows."""
     before, after = _affected(node, unit, affected, of)
     return present(union((signed(before, -1), signed(after, 1)), weighted(columns(node))))
 
 
 def before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, of: Inputs) -> Node:
-    """Columns of all rows that the affected units had and have; without a unit, of all rows."""
+    """Columns of all old and new rows with affected values in the columns `unit`; without a unit, of all rows."""
     return present(union(_affected(node, unit, affected, of), names))
 
 

@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.tree import Join, Node, SemiJoin, columns
 from arctic_runtime.ivm.rules.free_columns import free
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, new, old, some
 from arctic_runtime.ivm.rules.restrict import is_whole, restrict
-from arctic_runtime.ivm.rules.runtime_filters import witness
+from arctic_runtime.ivm.rules.runtime_filters import runtime_filter
 from arctic_runtime.ivm.rules.terms import present, project, rename, select, signed
 
 
@@ -44,7 +44,7 @@ def partners_of_changed(node: Node, other: Node, on: exp.Expr | None, of: Inputs
 
 
 def pairs_by_right(node: Join | SemiJoin, of: Inputs) -> Node:
-    """The pairs that come and go with the rows on the right, with their weights; the left side is read as it is now."""
+    """The pairs added and removed by changes on the right, as a Z-set; the left side is read as it is now."""
     left = partners_of_changed(new(node.left), node.right, node.on, of)
     return Join("inner", left, present(of.delta(node.right)), node.on)
 
@@ -65,7 +65,7 @@ def touched_by(
     """Columns of the pairs whose row on one side changed, and of rows of that side without a partner if `keeps_alone`.
 
     Where that side has all these columns, or columns that they equal, its changes alone tell their values; that may be
-    more than there are pairs, but the other side is not read, or no more of it than a witness.
+    more than there are pairs, but the other side is not read, or only as much of it as a runtime filter needs.
     """
     stands_for = expressible(side, other, on)
     if set(names) <= set(stands_for):
@@ -88,7 +88,7 @@ def touched_by(
 
 def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, of: Inputs) -> Node:
     """The values that changed rows of one side have in `names`, without some of those that have no partner."""
-    found = witness(side, other, on, of.worth)
+    found = runtime_filter(side, other, on, of.filter_sources)
     if found is None or found.column not in free(side, names):
         return present(of.touched(side, names))
     rows = present(of.touched(side, _once((*names, found.column))))

@@ -20,7 +20,7 @@ class Rule(Generic[Operator]):
     """
 
     delta: Callable[[Operator, Inputs], Node | None]
-    """The rows that came and went, exactly, with their weights."""
+    """The added and removed rows as a Z-set, exactly."""
 
     touched: Callable[[Operator, Names, Inputs], Node | None]
     """The values that rows which came or went have in some columns, and perhaps more."""

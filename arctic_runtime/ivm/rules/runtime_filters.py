@@ -1,7 +1,7 @@
-"""What a filter of one source tells of the partners of another: which values are worth looking for at all.
+"""Runtime filters: the join keys of a filtered source, applied early to the changed rows of another source.
 
-Where `part` is filtered by brand and joined to `lines`, lines of other parts change nothing. Rules look for what
-changed by one side of a join at a time, so they ask the filtered source as well, where that costs less than it saves.
+If `part` is filtered by brand and joined to `lines`, changed lines of other parts change no result row. Rules trace
+changes through one side of a join at a time, so they read the filtered source too if that saves more than it costs.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from arctic_runtime.ivm.rules.restrict import is_whole, restrict
 from arctic_runtime.ivm.rules.terms import select
 from arctic_runtime.model.names import TableName
 
-Worth = Mapping[TableName, frozenset[TableName]]
-"""Sources that have changed → the sources that are worth reading to leave out some of what changed."""
+FilterSources = Mapping[TableName, frozenset[TableName]]
+"""Changed sources → the sources that are worth a read as a runtime filter of their changes."""
 
-NOTHING_WORTH: Worth = MappingProxyType({})
+NO_FILTER_SOURCES: FilterSources = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class RuntimeFilter:
-    """`rows` are filtered rows of a source; a row whose `column` has no equal among those of `other` has no partner."""
+    """`rows` are filtered rows of a source; a row whose `column` equals no value of their column `other` can go."""
 
     column: str
     rows: Filter
@@ -53,9 +53,9 @@ class RuntimeFilter:
     null_safe: bool
 
 
-def witness(side: Node, other: Node, on: exp.Expr | None, worth: Worth) -> RuntimeFilter | None:
-    """Tells which rows of a side have no partner on the other; None where nothing does, or it is not worth reading."""
-    useful = frozenset[TableName]().union(*(worth.get(source, ()) for source in sources(side)))
+def runtime_filter(side: Node, other: Node, on: exp.Expr | None, filter_sources: FilterSources) -> RuntimeFilter | None:
+    """The runtime filter for one side of a join; None if there is none, or a read of its source is not worth it."""
+    useful = frozenset[TableName]().union(*(filter_sources.get(source, ()) for source in sources(side)))
     if not useful:
         return None
     found = (
@@ -66,27 +66,27 @@ def witness(side: Node, other: Node, on: exp.Expr | None, worth: Worth) -> Runti
     return next(found, None)
 
 
-def reduced(node: Node, worth: Worth) -> Node:
-    """The same rows, where groups, windows and sets are only made of rows that a witness knows partners of.
+def reduced(node: Node, filter_sources: FilterSources) -> Node:
+    """The same rows, with runtime filters below groups, windows and set operations next to a filtered source.
 
-    What changed is traced through them as far as they go, whatever they are joined to.
+    Changes are traced through these operators regardless of what they are joined to, so the filter has to be below.
     """
-    below = map_children(node, lambda child: reduced(child, worth))
+    below = map_children(node, lambda child: reduced(child, filter_sources))
     if not isinstance(below, Join | SemiJoin) or below.kind == "full":
         return below
     left, right = below.left, below.right
     if below.kind in ("inner", "semi"):
-        left = _reduced(left, right, below.on, worth)
-    return replace(below, left=left, right=_reduced(right, below.left, below.on, worth))
+        left = _reduced(left, right, below.on, filter_sources)
+    return replace(below, left=left, right=_reduced(right, below.left, below.on, filter_sources))
 
 
-def _reduced(side: Node, other: Node, on: exp.Expr | None, worth: Worth) -> Node:
-    found = witness(side, other, on, worth) if is_whole(side) else None
+def _reduced(side: Node, other: Node, on: exp.Expr | None, filter_sources: FilterSources) -> Node:
+    found = runtime_filter(side, other, on, filter_sources) if is_whole(side) else None
     return restrict(side, (found.column,), select(found.rows, (found.other,)), found.null_safe) if found else side
 
 
 def _filtered(node: Node, name: str, useful: frozenset[TableName]) -> tuple[tuple[Filter, str], ...]:
-    """Filtered sources, with columns of theirs that have all values that a tree has in the column `name`."""
+    """Filtered sources, each with its column that contains all values of a tree's column `name`."""
     match node:
         case Filter(child=Scan() as scan):
             return ((node, name),) if scan.source in useful and name in columns(scan) else ()

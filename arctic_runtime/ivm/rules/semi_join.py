@@ -83,7 +83,7 @@ def is_judged_otherwise(node: Node) -> bool:
 
 
 def _judged_otherwise(node: SemiJoin, of: Inputs) -> Node:
-    """The rows that have a partner now and had none before, or the other way round, with their weights.
+    """The rows that gained their first partner or lost their last one, as a Z-set.
 
     The left side is read once, as it is now.
     """

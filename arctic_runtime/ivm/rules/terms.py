@@ -60,7 +60,7 @@ def project(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
 
 
 def signed(node: Node, weight: int) -> Node:
-    """The rows of a tree as a signed bag, all with one weight."""
+    """The rows of a tree as a Z-set, all with the same multiplicity."""
     sign = (MULTIPLICITY, exp.Literal.number(weight))
     if isinstance(node, Project):
         return Project(node.child, (*node.expressions, sign))
@@ -68,7 +68,7 @@ def signed(node: Node, weight: int) -> Node:
 
 
 def weighted(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a signed bag."""
+    """The columns of a Z-set."""
     return (*names, MULTIPLICITY)
 
 

@@ -1,4 +1,4 @@
-"""Sums, counts and extremes of few groups, kept by adding to them what changes add."""
+"""Aggregate state: stored sums, counts and extremes of few groups, to which a run adds the changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
     walk,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.fresh_attributes import again
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.rewrite.nullability import never_null
@@ -35,41 +35,41 @@ from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
 from arctic_runtime.ivm.rules.apply import delta
 from arctic_runtime.ivm.rules.inputs import Known
 from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth, reduced
+from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, reduced
 from arctic_runtime.ivm.rules.terms import at, changes, present, project, rename, signed
 from arctic_runtime.ivm.strategies.aggregates import Kept, total
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.extremes import Extreme, Values, came_and_went, extreme_of, made_good, netted
+from arctic_runtime.ivm.strategies.extremes import Extreme, Values, added_and_removed, extreme_of, made_good, netted
 from arctic_runtime.ivm.strategies.invalidation import changing, why_all
 from arctic_runtime.model.names import TableName
 
 TOTALS = "__arctic_totals"
-"""The name of the groups' totals, from which `Totals.result` computes the rows that the query shows."""
+"""The spool of the aggregate state, from which `AggregateState.result` computes the rows of the query."""
 
 LOST = "__arctic_lost"
-"""The name of the keys of groups whose totals are to be computed again."""
+"""The spool of the keys of groups whose state has to be recomputed from the sources."""
 
 ROWS = "__arctic_rows"
-"""The total that is the number of a group's rows; a group with none is no group."""
+"""The column that counts a group's rows; a group without rows does not exist."""
 
 
 @dataclass(frozen=True)
 class AggregateState:
-    """Totals are numbers that add up, counts and sums of exact numbers, 0 where there is nothing to sum; and extremes.
+    """Aggregate state: counts and sums of exact numbers, 0 where there is nothing to sum, and extremes.
 
-    `state` computes them for all groups of the sources as they are now, `moved` what the changes add to them, for
-    the groups that they touch; both have the columns `keys` and then `names`, of which the first is ROWS and the last
-    are those of `extremes`; after them `moved` has what of these is gone. `again` is the state of lost groups, whose
-    keys it reads as `Given(LOST, keys)`. `result` has the query's columns and reads totals as
-    `Given(TOTALS, (*keys, *names))`; so does `was`, over other sources as they were. Where it is `by_group`, each group
-    gives it rows of its own. Without `keys` there is one group, which is there even when it is empty.
+    `state` computes it for all groups of the current sources; `moved` computes what the changes add, for the groups
+    that changed. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
+    `extremes`; `moved` also has the extremes of removed rows. `recomputed` is the state of lost groups, whose keys it
+    reads as `SpoolScan(LOST, keys)`. `result` has the query's columns and reads the state as
+    `SpoolScan(TOTALS, (*keys, *names))`; so does `was`, over the other sources as they were. If `by_group`, each result
+    row follows from one group. Without `keys` there is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
     names: tuple[str, ...]
     state: Node
     moved: Node
-    again: Node
+    recomputed: Node
     result: Node
     was: Node
     by_group: bool
@@ -77,48 +77,51 @@ class AggregateState:
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """The names of those that add up."""
+        """The names of the columns to which changes are added: all besides the extremes."""
         return self.names[: len(self.names) - len(self.extremes)]
 
 
-def of_totals(result: Node, name: str) -> Node:
-    """The same result of totals that are at hand under another name."""
+def with_state_view(result: Node, name: str) -> Node:
+    """The same result over an aggregate state that has another name."""
     if isinstance(result, SpoolScan):
         return replace(result, name=name) if result.name == TOTALS else result
-    return map_children(result, lambda child: of_totals(child, name))
+    return map_children(result, lambda child: with_state_view(child, name))
 
 
 def fingerprint(plan: AggregateState) -> str:
-    """Changes whenever other totals, or totals in another order, are kept."""
+    """A hash that changes if the columns of the aggregate state, or their order, change."""
     return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
 
 
-def totals(
+def plan_aggregate_state(
     tree: Node,
     key: tuple[str, ...],
     changed: frozenset[TableName],
     types: Mapping[str, str],
-    worth: Worth = NOTHING_WORTH,
-    little: frozenset[TableName] = frozenset(),
+    filter_sources: FilterSources = NO_FILTER_SOURCES,
+    few_row_sources: frozenset[TableName] = frozenset(),
 ) -> AggregateState | None:
-    """Plans the maintenance of a result by its groups' totals; None where its rows do not follow from those.
+    """Plans the maintenance of a result by aggregate state; None if its rows do not follow from such state.
 
-    `little` are sources with so few rows that a result of them and of all totals may be computed as a whole, which
-    windows over groups and comparisons of one with another need.
+    `few_row_sources` are sources with so few rows that the result of these and of the whole state may be computed in
+    full, which windows over groups and comparisons between groups need.
 
-    A sum of values whose type is not known is taken to be exact, so whoever keeps its total looks at the type that it
-    has: a total is kept by adding if it is a whole number, or a decimal with fewer than 35 digits behind its point.
+    A sum of values of unknown type counts as exact. The caller checks the type of the computed state: it must be a
+    whole number, or a decimal with fewer than 35 fractional digits.
     """
     if not is_unique(tree, key):
         return None
-    found = (_followed(tree, groups, changed, types, worth) for groups in _candidates(tree, changed, little))
+    found = (
+        _followed(tree, groups, changed, types, filter_sources)
+        for groups in _candidates(tree, changed, few_row_sources)
+    )
     return next((plan for plan in found if plan is not None), None)
 
 
-def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[AggregateState]:
-    """All ways to keep a result by totals, whichever source changes.
+def possible_aggregate_states(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[AggregateState]:
+    """All plans that maintain a result by aggregate state, whichever source changes.
 
-    What is kept does not depend on what has changed as long as it is in the same groups.
+    The state depends on the groups, not on the changed source.
     """
     found = pushed_down(tree)
     if not is_unique(found, key):
@@ -126,14 +129,14 @@ def possible_totals(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) 
     for node in walk(found):
         if isinstance(node, Aggregate | Distinct) and scans(node):
             some = frozenset({scans(node)[0].source})
-            plan = _followed(found, _Groups((node,), by_group=False), some, types, NOTHING_WORTH)
+            plan = _followed(found, _Groups((node,), by_group=False), some, types, NO_FILTER_SOURCES)
             if plan is not None:
                 yield plan
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups that all changes are in, wherever a tree has them: several `nodes` are alike but for their names."""
+    """Groups that contain all changes; the `nodes` of the tree that compute them differ only in column names."""
 
     nodes: tuple[Aggregate | Distinct, ...]
     by_group: bool
@@ -144,8 +147,8 @@ class _Groups:
         return Aggregate(node.child, columns(node), ()) if isinstance(node, Distinct) else node
 
 
-def _candidates(tree: Node, changed: frozenset[TableName], little: frozenset[TableName]) -> Iterator[_Groups]:
-    """Groups that a tree can be computed from, those whose rows stay apart above them first."""
+def _candidates(tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]) -> Iterator[_Groups]:
+    """Groups from which a tree can be computed; first the groups that each give result rows of their own."""
     apart = _changed_groups(tree, changed)
     if apart is not None:
         yield _Groups((apart,), by_group=True)
@@ -153,12 +156,12 @@ def _candidates(tree: Node, changed: frozenset[TableName], little: frozenset[Tab
         if isinstance(node, Aggregate | Distinct) and changes(node, changed):
             groups = _Groups(_alike(tree, node), by_group=False)
             rest = _over(tree, dict.fromkeys(groups.nodes, OneRow()))
-            if sources(rest) <= little:
+            if sources(rest) <= few_row_sources:
                 yield groups
 
 
 def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
-    """The groups that all changes are in, where each row above is made of one of them and of what has not changed."""
+    """The groups that contain all changes, if each row above follows from one group and from unchanged rows."""
     match node:
         case Aggregate() | Distinct():
             return node
@@ -174,7 +177,7 @@ def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Di
 
 
 def _alike(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
-    """The groups and all others that are the same but for the names of their columns."""
+    """The groups, and all others that differ only in column names."""
     wanted = _renamed(groups)
     others = [node for node in walk(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
     similar = (node for node in others if sources(node) == sources(groups))
@@ -182,17 +185,17 @@ def _alike(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distin
 
 
 def _renamed(node: Node) -> Node:
-    return again(Derived(node, ()), Names()).node
+    return with_fresh_attributes(Derived(node, ()), Names()).node
 
 
 def _followed(
-    tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], worth: Worth
+    tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], filter_sources: FilterSources
 ) -> AggregateState | None:
     groups = found.first
     if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
         return None
-    moved = reduced(groups.child, worth)
-    plan = _planned(tree, found, present(delta(moved, changed, worth, Known(types))), changed, types)
+    moved = reduced(groups.child, filter_sources)
+    plan = _planned(tree, found, present(delta(moved, changed, filter_sources, Known(types))), changed, types)
     if plan is None or not all(is_deterministic(part, types) for part in (groups.child, plan.result)):
         return None
     return plan
@@ -217,7 +220,7 @@ def _planned(
         names=names,
         state=state,
         moved=_moved(moved, groups.keys, kept),
-        again=restrict(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
+        recomputed=restrict(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
         result=result,
         was=at(result, "old", changed),
         by_group=found.by_group,
@@ -226,27 +229,27 @@ def _planned(
 
 
 def _over(node: Node, made: Mapping[Node, Node]) -> Node:
-    """The same tree with other nodes in the place of some."""
+    """The same tree with some nodes replaced."""
     if isinstance(node, Aggregate | Distinct) and node in made:
         return made[node]
     return map_children(node, lambda child: _over(child, made))
 
 
 def _state(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
-    """The totals of rows that are all there, with weights, by group."""
+    """The state of a Z-set by group, for rows of which none is removed."""
     extremes = ((extreme.name, extreme_of(extreme, value)) for extreme, value in kept.extremes.values())
     return Aggregate(rows, keys, (*_added_up(kept.made.values()), *extremes))
 
 
 def _moved(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
-    """What a signed bag adds to totals, by group."""
+    """What a Z-set adds to the state, by group."""
     sums: Values = tuple(kept.made.values())
     extremes = [extreme for extreme, _ in kept.extremes.values()]
     if not extremes:
         return Aggregate(rows, keys, _added_up(sums))
     values: Values = [(extreme.name, value) for extreme, value in kept.extremes.values()]
     rows, sums, values = netted(rows, keys, sums, values)
-    ends = [came_and_went(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
+    ends = [added_and_removed(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
     found = Aggregate(rows, keys, (*_added_up(sums), *(came for came, _ in ends), *(went for _, went in ends)))
     made = {extreme.gone: made_good(extreme) for extreme in extremes}
     return project(found, [(name, made.get(name, column(name))) for name in columns(found)])

@@ -1,4 +1,4 @@
-"""Aggregates in terms of totals, which are collected on the way: what to add up, and which extremes to keep."""
+"""Aggregates computed from aggregate state: the sums and extremes that the state needs are collected on the way."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Kept:
 
 
 def total(call: exp.Expr, kept: Kept) -> exp.Expr | None:
-    """An aggregate in terms of totals; None where it does not follow from any."""
+    """An aggregate as an expression over the state's columns; None if no state determines it."""
     condition = None
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this

@@ -49,8 +49,8 @@ def extreme_of(extreme: Extreme, value: exp.Expr) -> exp.Expr:
     return _CALLS[extreme.kind](this=value.copy())
 
 
-def came_and_went(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
-    """The aggregates of a signed bag's rows that came and, as `gone`, of all that went."""
+def added_and_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
+    """The extreme of the added rows of a Z-set and, as `gone`, of its removed rows."""
     zero = exp.Literal.number(0)
     came = exp.case().when(exp.GT(this=column(MULTIPLICITY), expression=zero), value)
     went = exp.case().when(exp.LT(this=column(MULTIPLICITY), expression=zero.copy()), value)
@@ -65,10 +65,10 @@ def made_good(extreme: Extreme) -> exp.Expr:
 
 
 def netted(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
-    """A signed bag without rows that both come and go, and sums and values in terms of its columns.
+    """A Z-set without rows that are both added and removed, and sums and values in terms of its columns.
 
-    Where the bag has several terms a row may come by one and go by another, and so be in the group neither before nor
-    after. Rows that are alike in what extremes are taken of count as one, so each has come or gone on the whole.
+    If the Z-set is a union of terms, one term may add a row that another term removes, so the group has the row neither
+    before nor after. Rows with equal extreme values are merged into one, which is then added or removed on the whole.
     """
     if not any(isinstance(node, UnionAll) for node in walk(rows)):
         return rows, sums, values

@@ -12,9 +12,9 @@ from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
 from arctic_runtime.ivm.rules.apply import delta, touched
 from arctic_runtime.ivm.rules.inputs import Known
 from arctic_runtime.ivm.rules.restrict import is_whole, restrict
-from arctic_runtime.ivm.rules.runtime_filters import NOTHING_WORTH, Worth, reduced
+from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, reduced
 from arctic_runtime.ivm.rules.terms import changes, present
-from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, totals
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, plan_aggregate_state
 from arctic_runtime.ivm.strategies.choices import choices
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.invalidation import changing, why_all
@@ -22,23 +22,23 @@ from arctic_runtime.ivm.strategies.pairs import Pairs, pairs
 from arctic_runtime.model.names import TableName
 
 AFFECTED = "__arctic_affected"
-"""The name of the rows, keys of the result, for which `Units.new` is computed."""
+"""The spool of affected keys, which `AffectedKeys.new` reads."""
 
 
 @dataclass(frozen=True)
 class Deltas:
-    """`changes` has the tree's columns and MULTIPLICITY: rows that come and go, less those that do both."""
+    """`changes` has the tree's columns and MULTIPLICITY: a Z-set of added and removed rows."""
 
     changes: Node
 
 
 @dataclass(frozen=True)
 class AffectedKeys:
-    """Keys of all rows that may differ, each once, and the rows with these keys as they are now.
+    """The distinct keys of all rows that may differ, and the rows with these keys as they are now.
 
     `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as
-    `Given(AFFECTED, key)`. A row with an affected key that is not in `new` is gone. A key may be there that the result
-    neither has nor had.
+    `SpoolScan(AFFECTED, key)`. A row with an affected key that is not in `new` is gone. `affected` may contain keys
+    that the result neither has nor had.
     """
 
     affected: Node
@@ -50,20 +50,20 @@ Maintenance = Deltas | Pairs | AggregateState | AffectedKeys
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the query: `types` of the tree's columns as far as they are certain.
+    """What is known besides the query: `types` of the tree's columns, where they are certain.
 
-    `paired` are the sources whose log tells what each changed row was before, `small` those that cost little to read
-    twice, and `few_rows` says that the result has so few rows that totals of all its groups cost little to keep.
-    `little` are sources with no more rows than such totals may have.
-    `worth` tells of each source that has changed which others are worth reading to leave out changes without partners.
+    `paired` are the sources whose change rows hold the row before the change. `small` are the sources that cost little
+    to read twice. `few_rows`: the result is so small that aggregate state of all its groups costs little to keep.
+    `few_row_sources` are the sources with no more rows than such state may have. `filter_sources` are, for each changed
+    source, the other sources that are worth a read as a runtime filter of its changes.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
     paired: frozenset[TableName] = frozenset()
     small: frozenset[TableName] = frozenset()
     few_rows: bool = False
-    little: frozenset[TableName] = frozenset()
-    worth: Worth = field(default_factory=lambda: NOTHING_WORTH)
+    few_row_sources: frozenset[TableName] = frozenset()
+    filter_sources: FilterSources = field(default_factory=lambda: NO_FILTER_SOURCES)
 
 
 def maintain(
@@ -71,18 +71,21 @@ def maintain(
 ) -> Maintenance:
     """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree, some perhaps twice.
 
-    Changed rows are joined to the rest where the operators above them allow and the key is proven to identify rows;
-    sums and counts over few groups are added up; otherwise the units that changed rows are in are computed again.
-    Raises NotMaintained where all rows could be affected.
+    The strategy is aggregate state for sums and counts over few groups; pairs or deltas if the operators allow them and
+    the key is proven to be unique; else affected keys. Raises NotMaintained if a change could affect all rows.
     """
     if not changes(tree, changed):
         raise NotMaintained("NOTHING_NEW", "none of the tables that it reads has changed")
     key = tuple(dict.fromkeys(key))
     found = pushed_down(tree)
     known = facts or Facts()
-    added = totals(found, key, changed, known.types, known.worth, known.little) if known.few_rows else None
-    if added is not None:
-        return added
+    by_state = (
+        plan_aggregate_state(found, key, changed, known.types, known.filter_sources, known.few_row_sources)
+        if known.few_rows
+        else None
+    )
+    if by_state is not None:
+        return by_state
     _refuse(key)
     # Pairs and deltas compute removed rows again; these have to equal the rows that were added before.
     is_known = not is_whole(found) or is_deterministic(found, known.types)
@@ -93,11 +96,11 @@ def maintain(
     for node in followed:
         _refuse_everything(node, changed, known.types)
     if is_known and all(map(_is_linear, followed)) and is_unique(found, key):
-        return Deltas(present(delta(found, changed, known.worth, Known(known.types))))
+        return Deltas(present(delta(found, changed, known.filter_sources, Known(known.types))))
     chosen = choices(found, known.types)
     chosen.check(found, key, changed)
-    told = Known(known.types, chosen.names)
-    affected = present(touched(reduced(found, known.worth), key, changed, known.worth, told))
+    columns_known = Known(known.types, chosen.names)
+    affected = present(touched(reduced(found, known.filter_sources), key, changed, known.filter_sources, columns_known))
     return AffectedKeys(Distinct(affected), restrict(found, key, SpoolScan(AFFECTED, key)))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a runtime filter that several terms of a plan read, computed once."""
+"""Spools: rows of a runtime filter that several terms of a plan read, computed once."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from arctic_runtime.ivm.rules.partners import is_narrowed
 
 @dataclass(frozen=True)
 class Spool:
-    """Values, each any number of times, that trees read under a name in the place of `rows`."""
+    """Rows that are computed once and that trees read under `name`; a row may occur any number of times."""
 
     name: str
     rows: Node
 
     @property
-    def given(self) -> SpoolScan:
+    def scan(self) -> SpoolScan:
         return SpoolScan(self.name, columns(self.rows))
 
 
-def shared(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
-    """The tree over values that it needs in several places, and these values. They are made of changes alone."""
+def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
+    """The tree with a spool for each subtree that it reads several times, and the spools. They read only changes."""
     times = Counter(_narrowed(tree))
-    several = [node for node, found in times.items() if found > 1]
+    several = [node for node, count in times.items() if count > 1]
     made = {node: Spool(f"__arctic_shared_{number}", node) for number, node in enumerate(several)}
     return _over(tree, made), tuple(made.values())
 
@@ -44,5 +44,5 @@ def _is_shareable(node: Node) -> bool:
 
 def _over(node: Node, made: Mapping[Node, Spool]) -> Node:
     if _is_shareable(node):
-        return made[node].given if node in made else node
+        return made[node].scan if node in made else node
     return map_children(node, lambda child: _over(child, made))

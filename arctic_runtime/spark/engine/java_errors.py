@@ -24,7 +24,7 @@ _SPARK_PACKAGE = "org.apache.spark."
 _CONNECT_CLASS = re.compile(r"\(([\w$]+(?:\.[\w$]+)+)\) ?(.*)")
 _CAUSED_BY = re.compile(r"^Caused by: ([\w$.]+)(?:: (.*))?$", re.MULTILINE)
 
-_TOO_LARGE_TO_SEND = (
+_TOO_LARGE_TO_BROADCAST = (
     "Not enough memory to build and broadcast",
     "Cannot broadcast the table",
     "Could not execute broadcast",
@@ -106,9 +106,9 @@ SPARK = Engine(SPARK_ERRORS, failure_of)
 """How Spark fails, embedded or over Spark Connect."""
 
 
-def was_too_large_to_send(error: Exception) -> bool:
-    """Whether Spark gave up since a side of a join, which it was told to send to all tasks, was too large for that."""
-    return any(sign in str(error) for sign in _TOO_LARGE_TO_SEND)
+def was_too_large_to_broadcast(error: Exception) -> bool:
+    """Whether Spark gave up since the broadcast side of a join was too large."""
+    return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
 
 
 def java_exceptions(error: Exception) -> Iterator[JavaException]:

@@ -135,13 +135,13 @@ def _orphans(
     spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
     """Old files that a table does not have: in its folder, or `among` files of one folder with their times."""
-    told = Sql("")
+    arguments = Sql("")
     if among is not None:
         first = among.select("file_path").first()
         if first is None:
             return []
         among.createOrReplaceTempView(_FILES)
-        told = statement(
+        arguments = statement(
             ", location => {folder}, file_list_view => {files}",
             folder=text(str(first[0]).rpartition("/")[0]),
             files=text(_FILES),
@@ -149,7 +149,7 @@ def _orphans(
     call = statement(
         "CALL {catalog}.system.remove_orphan_files(table => {table}, older_than => TIMESTAMP {before}, "
         "dry_run => {dry}{among})",
-        among=told,
+        among=arguments,
         catalog=name(table.catalog),
         table=text(name(*table.parts)),
         before=text(before.isoformat(" ", "seconds")),

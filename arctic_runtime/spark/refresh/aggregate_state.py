@@ -1,10 +1,9 @@
-"""Totals of a table's groups, kept beside it.
+"""The aggregate state of a table, stored beside it.
 
-They are written before the change rows are published, under the same run's token, and are of no meaning until
-these name them: after a death between the two, the totals that the last commit names are still there.
+A run writes the state before it publishes the change rows, under the same run token; the commit of the change rows
+names the state. If the run dies between the two, the state that the last commit names is still there.
 
-Groups whose extreme went are computed again from the sources, and they alone. Whether there are any is asked once the
-totals are added up, which has to be done anyway; where there are none, the sources are not looked at.
+Only groups that lost an extreme are recomputed from the sources. The sources are read only if there are such groups.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from arctic_runtime.ivm.strategies.aggregate_state import (
     ROWS,
     AggregateState,
     fingerprint,
-    of_totals,
-    possible_totals,
+    possible_aggregate_states,
+    with_state_view,
 )
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.properties import KIND, RUN
@@ -101,12 +100,12 @@ def plan_of(model: Model, upstreams: Upstreams, kept: str) -> AggregateState | N
         analysed, key = analysis(model, upstreams)
     except NotMaintained:
         return None
-    plans = possible_totals(analysed.tree, key, analysed.types)
+    plans = possible_aggregate_states(analysed.tree, key, analysed.types)
     return next((plan for plan in plans if fingerprint(plan) == kept), None)
 
 
 def differing(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """Groups whose totals are not those that the sources give, each with both; reads the images of `plan.state`."""
+    """Groups whose stored state differs from the computed one, with both; reads the images of `plan.state`."""
     kept = read(spark, model, snapshot, plan)
     made = typed_as(spark.sql(render(plan.state)), kept)
     keys, values = [column(key) for key in plan.keys], F.struct(*[column(part) for part in plan.names])
@@ -118,7 +117,7 @@ def differing(spark: SparkSession, model: Model, snapshot: int, plan: AggregateS
 
 
 def _made(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
-    """The totals of everything; None where they turn out to be of a type that can't be added up in any order."""
+    """The state of all groups; None if a column has a type whose sum depends on the order."""
     try:
         made = spark.sql(render(plan.state))
     except AnalysisException:
@@ -128,7 +127,7 @@ def _made(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
 
 
 def _kept(context: Context, plan: AggregateState) -> DataFrame | None:
-    """The totals as of the newest run; None where it kept none, or others than this plan's."""
+    """The state stored by the newest run; None if it stored none, or the state of another plan."""
     state = context.state
     last = last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state != fingerprint(plan):
@@ -137,7 +136,7 @@ def _kept(context: Context, plan: AggregateState) -> DataFrame | None:
 
 
 def read(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """The totals that a plan kept in a snapshot."""
+    """The state of a plan that is stored in a snapshot."""
     return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
 
 
@@ -150,7 +149,7 @@ def _moved_on(
     register: Register,
     hold: Hold,
 ) -> DataFrame:
-    """The totals after what has moved; groups that are lost are computed again, all of their totals together."""
+    """The state after the changes; groups that lost an extreme are recomputed as a whole."""
     added = _added(before, moved, plan)
     if not plan.extremes:
         return added
@@ -161,14 +160,14 @@ def _moved_on(
     if plan.keys:
         lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
-    register((plan.moved, plan.again, plan.result, plan.was))
-    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.again)), before)), thresholds, hold)
+    register((plan.moved, plan.recomputed, plan.result, plan.was))
+    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.recomputed)), before)), thresholds, hold)
 
 
 def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
     """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
 
-    Spark forgets what it holds as soon as the totals are written, and would compute it for each use again.
+    Spark drops cached rows as soon as the state is written, and would recompute them for each use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
@@ -178,9 +177,9 @@ def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> 
 
 
 def _added(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
-    """The totals after what has moved is added, in their own types; groups without rows are gone.
+    """The state plus the changes, in the stored types, without groups that have no rows left.
 
-    Where extremes are kept, the column _LOST tells groups that what went took one of.
+    If the state has extremes, the column _LOST marks groups that lost an extreme.
     """
     types = dict(before.dtypes)
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
@@ -206,19 +205,19 @@ _EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({par
 
 
 def _is_lost(kind: str, name: str, gone: str) -> Expression:
-    """Whether nothing that is left is known to be more extreme than what is gone."""
+    """Whether the removed value may have been the extreme: no remaining value is known to be more extreme."""
     is_beyond = column(name) < column(gone) if kind == "min" else column(name) > column(gone)
     return column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
 
 
 def typed_as(rows: DataFrame, kept: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
-    """Totals in the types that they are kept in, and further columns in theirs."""
+    """State columns in their stored types, and further columns in the types `more`."""
     types = {**dict(kept.dtypes), **(more or {})}
     return rows.selectExpr(*[typed(name(part), kind, part) for part, kind in types.items()])
 
 
 def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The totals of those groups that have moved; a null is a group's key as any value is."""
+    """The state of the changed groups; a null in a group's key equals a null."""
     if not keys:
         return rows
     touched = moved.select(*as_key(keys)).hint("broadcast")
@@ -226,13 +225,13 @@ def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFr
 
 
 def _shown(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
-    """The rows of the query, in the tree's columns, that follow from totals."""
+    """The rows of the query, in the tree's columns, computed from the state."""
     rows.coalesce(1).createOrReplaceTempView(name(view))
-    return spark.sql(render(of_totals(result, view)))
+    return spark.sql(render(with_state_view(result, view)))
 
 
 def _write(context: Context, rows: DataFrame) -> None:
-    """Replaces the kept totals by this run's; earlier ones can still be read as of their snapshot."""
+    """Replaces the stored state by this run's; earlier states can still be read as of their snapshots."""
     table = context.model.table.totals
     kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
     writer = kept.coalesce(1).writeTo(name(*table.parts)).using("iceberg")

@@ -25,11 +25,10 @@ from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, known_sizes, without_totals
+from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, source_statistics, without_aggregate_state
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments, late
-from arctic_runtime.spark.refresh import semi_join_reducers as slices
+from arctic_runtime.spark.refresh import events, increments, late, semi_join_reducers
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
     event_changes,
@@ -54,11 +53,11 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Computed:
-    """Change rows before they are written, and what their commit says besides.
+    """Change rows before they are written, and the summary of their commit.
 
-    `is_gathered`: they are in as many parts as their size needs. `is_pinned`: everything that they were computed from
-    was read as of the offsets, whatever came meanwhile. `as_decided`: they were computed in the way that was estimated.
-    `keys`: about so many are looked up in the table while the rows are written, 0 where nothing is to be made of that.
+    `is_gathered`: their number of partitions fits their size. `is_pinned`: all inputs were read as of the offsets, so
+    later commits do not matter. `as_decided`: they were computed in the way whose cost was estimated. `keys`: estimated
+    lookups in the table while the rows are written; 0 means unknown.
     """
 
     rows: DataFrame
@@ -72,9 +71,9 @@ class Computed:
 class Computation:
     """The computation of one attempt's change rows: from the query's rows, its events, or its sources' changes.
 
-    Work that is done `beside` has to be finished before the change rows are published. The hints of joins say which
-    sides are small if `is_told`. The analysis of the query is trusted if Spark reads the query the same (`is_same`).
-    After `compute`, also where it raised, `learned` are entries for the summary of the run's commit.
+    The background work in `beside` has to finish before the change rows are published. Plans have join hints if
+    `has_join_hints`. The analysis of the query is trusted if Spark reads the query in the same way (`is_same`). After
+    `compute`, even if it raised, `learned` are entries for the summary of the run's commit.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Computation:
         upstreams: Upstreams,
         beside: Parallel,
         schema_only: bool = False,
-        is_told: bool = True,
+        has_join_hints: bool = True,
         is_same: bool = False,
     ) -> None:
         self.context = context
@@ -96,12 +95,12 @@ class Computation:
         self.upstreams = upstreams
         self.beside = beside
         self.schema_only = schema_only
-        self.is_told = is_told
+        self.has_join_hints = has_join_hints
         self.is_same = is_same
         self.learned = RunSummary()
         self._held: list[DataFrame] = []
-        self._sliced: list[SemiJoinReducer] = []
-        self._told: list[Spool] = []
+        self._registered_reducers: list[SemiJoinReducer] = []
+        self._registered_spools: list[Spool] = []
 
     @property
     def model(self) -> Model:
@@ -125,9 +124,9 @@ class Computation:
                 self._held.pop().unpersist()
 
     def compute(self) -> Computed:
-        """The change rows; nothing that anybody reads is written. Call it inside `held`.
+        """The change rows; call it inside `held`. It writes nothing that readers see.
 
-        Raises NotMaintained where following what changed turns out not to be the way.
+        Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
         """
         if self.schema_only:
             return Computed(state_changes(self.query.limit(0), None, self.shape))
@@ -146,7 +145,7 @@ class Computation:
         return replace(self._changes(self.query, self._all_old()), is_pinned=False)
 
     def _all_old(self) -> DataFrame | None:
-        """The table's rows; where it breaks promises those that its changes fold to, as their readers know them."""
+        """The table's rows; for a repair, the rows that its change rows fold to, since readers have seen those."""
         changes = self.context.state.changes
         if self.decision.repairs and changes is not None:
             return folded_rows(self.spark, self.model, changes)
@@ -174,29 +173,29 @@ class Computation:
                 return Computed(pair_changes(pairs, self.shape), is_gathered=True)
             case AggregateState() as plan:
                 return self._added_up(increment, plan)
-            case AffectedKeys() as units:
-                return self._recomputed(increment, units)
+            case AffectedKeys() as plan:
+                return self._recomputed(increment, plan)
 
     def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
-        """Makes the views that trees read. Parts of sources are made once, and their views stay as they are."""
-        parts = increment.read_slices(trees)
+        """Creates the views that trees read. The views of semi-join reducers and spools are created once."""
+        parts = increment.reducers_read_by(trees)
         needed = (*trees, *(tree for part in parts for tree in part.trees))
-        told = [one for one in increment.read_shared(needed) if one not in self._told]
-        needed = (*needed, *(one.rows for one in told))
+        spools = [one for one in increment.spools_read_by(needed) if one not in self._registered_spools]
+        needed = (*needed, *(one.rows for one in spools))
         windows, thresholds = self.decision.windows, self._thresholds
         increments.register_images(self.spark, needed, self.upstreams, windows, thresholds, self._hold)
-        increments.share(self.spark, told, self._hold)
-        self._told.extend(told)
-        if not self._sliced:
-            slices.register(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
-            self._sliced.extend(parts)
+        increments.share(self.spark, spools, self._hold)
+        self._registered_spools.extend(spools)
+        if not self._registered_reducers:
+            semi_join_reducers.register(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
+            self._registered_reducers.extend(parts)
 
     def _added_up(self, increment: Increment, plan: AggregateState) -> Computed:
-        """From the groups whose totals changed, or from all where none are kept yet; writes the totals."""
+        """Change rows of the groups whose state changed, or of all groups if no state is stored; writes the state."""
         found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
         if found is None:
             self.learned = RunSummary(no_aggregate_state=fingerprint(plan))
-            return replace(self.follow(without_totals(increment)), as_decided=False)
+            return replace(self.follow(without_aggregate_state(increment)), as_decided=False)
         summary = RunSummary(aggregate_state=fingerprint(plan))
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
@@ -205,11 +204,11 @@ class Computation:
         before = increments.as_query(found.before, increment, self.query)
         if self.shape.keeps_more:
             return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
-        # Groups that are joined to nothing are few rows in one part, which is all that has to be looked at.
+        # Groups that are joined to nothing are few rows, so one partition is enough.
         return replace(self._changes(now, before, in_one_part=not scans(plan.result)), summary=summary)
 
-    def _recomputed(self, increment: Increment, units: AffectedKeys) -> Computed:
-        keys = self._hold(increments.affected(self.spark, units.affected))
+    def _recomputed(self, increment: Increment, plan: AffectedKeys) -> Computed:
+        keys = self._hold(increments.affected(self.spark, plan.affected))
         count = keys.count()
         key = zip(increment.key, self.model.config.primary_key, strict=True)
         old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
@@ -217,38 +216,38 @@ class Computation:
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
         sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
-        new = narrowed(units.new, AFFECTED, sought) if is_large else units.new
-        sizes = self._known_sizes() if self.is_told else Statistics()
-        new = sizes.with_given(AFFECTED, count).told(new)
+        new = narrowed(plan.new, AFFECTED, sought) if is_large else plan.new
+        statistics = self._statistics() if self.has_join_hints else Statistics()
+        new = statistics.with_spool(AFFECTED, count).with_join_hints(new)
         now = increments.recomputed(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
 
-    def _known_sizes(self) -> Statistics:
-        return known_sizes(self.upstreams, self.decision.windows, self._thresholds.joins)
+    def _statistics(self) -> Statistics:
+        return source_statistics(self.upstreams, self.decision.windows, self._thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
-        """Whether `old`, the rows under `count` keys, are most of the table's: many keys may have few."""
+        """Whether `old`, the rows with `count` affected keys, are most of the table's; keys may have no row."""
         base = self.context.state.base
         if old is None or base is None:
             return False
         most = self._thresholds.incremental.affected_share * base.rows
         return count > most and old.count() > most
 
-    def _looked_up(self, came: DataFrame, moved: DataFrame) -> Computed:
+    def _looked_up(self, added: DataFrame, changed: DataFrame) -> Computed:
         """Change rows for a table with columns that the query no longer has: only the table holds their values.
 
-        `moved` has the keys of all rows that came or went.
+        `changed` has the keys of all added and removed rows.
         """
         key = [column(part) for part in self.model.config.primary_key]
-        return self._changes(came, self._old(moved.select(*key), None))
+        return self._changes(added, self._old(changed.select(*key), None))
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
-        """The table's rows under `keys`, named as the table's key, of which there are `count` if that is known."""
+        """The table's rows with `keys`, which are named as the table's key; `count` of them, None if unknown."""
         found = self._keys(keys, count)
         return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, found)
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
-        """Change rows from rows of the table to what the query has in their place; few in one part."""
+        """Change rows that turn the table's `old` rows into the query's `new` rows; few rows in one partition."""
         keyed = self.is_same and is_keyed(self.model, self.upstreams, self.decision.increment)
         if old is None:
             return Computed(state_changes(new, None, self.shape, keyed), is_gathered=True)
@@ -258,13 +257,13 @@ class Computation:
         return Computed(state_changes(new, old, self.shape, keyed), is_gathered=in_one_part)
 
     def _reads_little(self) -> bool:
-        """Whether the table and all that its query reads are few rows."""
+        """Whether the table and the sources of its query have few rows."""
         base, states = self.context.state.base, self.upstreams.states.values()
         rows = sum(math.inf if state is None else state.rows for state in states)
         return rows + (base.rows if base else 0) <= self._thresholds.incremental.single_task_rows
 
     def _keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
-        """Keys, named as those of the table, to look rows up by: its own, or others of which there are so many."""
+        """Keys for lookups in the table, or in another table with `table_rows` rows; named as the table's key."""
         base = self.context.state.base
         named = keys.select(*as_key(self.model.config.primary_key))
         if count is None:
@@ -298,9 +297,9 @@ class Computation:
         return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
 
     def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
-        """The net events where some came after newer ones of their key.
+        """The net events if some are late.
 
-        Where the newest event is the row, older ones lose. Else the row follows from all events of the key.
+        If the newest event is the row, older ones lose. Else the row follows from all events of the key.
         """
         model, shape = self.model, self.shape
         newest = self._newest_seen(query, found, last)
@@ -319,7 +318,7 @@ class Computation:
         return others.unionByName(events.net_events(model, folded, shape).withColumn("reset", F.lit(True)))
 
     def _newest_seen(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
-        """The newest place that was read of each key that may have a late event."""
+        """The newest `sequence_by` value read so far, for each key that may have a late event."""
         model, changes = self.model, self.context.state.changes
         assert changes is not None
         maybe = late.keys_maybe_late(model, query, str(last.high_watermark), self.shape)

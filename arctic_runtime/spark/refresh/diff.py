@@ -45,13 +45,15 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
         return _emit(_without_before(after, shape), shape, flaw)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: _no_place(shape)}
-    told = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
-    joined = after.join(before, _on_key(shape), "full_outer").withColumns({own: F.expr(of) for own, of in told.items()})
+    defaults = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
+    joined = after.join(before, _on_key(shape), "full_outer").withColumns(
+        {own: F.expr(of) for own, of in defaults.items()}
+    )
     return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
 
 
 def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """Change rows from rows that came (weight 1) and went (weight -1), no more than one of each per key.
+    """Change rows from added (weight 1) and removed (weight -1) rows, at most one of each per key.
 
     `moved` has the query's columns under their names, and `weight`. The table is not read.
     """
@@ -120,16 +122,16 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
     last = marks.latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
-    told = {
+    defaults = {
         _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
-    found = _keep_what_is_not_given(joined.withColumns(told), shape)
+    found = _keep_what_is_not_given(joined.withColumns(defaults), shape)
     return _emit(found, shape, _contract_flaw(shape))
 
 
 def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows as the origin told them, nothing looked up: `upsert` and `delete`, no `_before`."""
+    """Change rows straight from the events, without a lookup: `upsert` and `delete`, no `_before`."""
     action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
     rows = net.withColumn(ACTION, action)
     after = [F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)]
@@ -205,8 +207,8 @@ def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO
     ]
     tail = [action, aliased(name(_TS), TIMESTAMP), aliased(name(_SEQ), SEQUENCE)]
     rest = [(_place("b", i), kept.name) for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
-    told = statement("CASE WHEN {before} THEN {image} END", image=struct(rest), **flags)
-    was = [typed(told, shape.before_type, BEFORE)] if shape.before_type else []
+    image = statement("CASE WHEN {before} THEN {image} END", image=struct(rest), **flags)
+    was = [typed(image, shape.before_type, BEFORE)] if shape.before_type else []
     return joined.selectExpr(*merged, *tail, *was).where(F.col(ACTION).isNotNull())
 
 
@@ -243,11 +245,11 @@ def _differs(shape: Shape) -> Sql:
 
 def differ(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
     """Whether the two values of any pair, which are of a type, differ, nulls being equal to each other."""
-    told = [
+    differences = [
         statement("NOT ({a} <=> {b})", a=_comparable(left, kind), b=_comparable(right, kind))
         for left, right, kind in pairs
     ]
-    return listed(told, " OR ") if told else Sql("false")
+    return listed(differences, " OR ") if differences else Sql("false")
 
 
 def _comparable(value: Sql, kind: str) -> Sql:
@@ -309,8 +311,8 @@ def against_contract(shape: Shape) -> Sql:
     places = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
     flaws = [(_any_null(guarded), NULL_COLUMN)] if guarded else []
     flaws += [(statement("NOT ({check})", check=expression(over(of, places))), BROKEN_CHECK) for of in shape.checks]
-    told = [statement("WHEN {is_so} THEN {flaw} ", is_so=is_so, flaw=text(flaw)) for is_so, flaw in flaws]
-    return statement("CASE {told}END", told=listed(told, "")) if told else Sql("CAST(NULL AS string)")
+    cases = [statement("WHEN {is_so} THEN {flaw} ", is_so=is_so, flaw=text(flaw)) for is_so, flaw in flaws]
+    return statement("CASE {cases}END", cases=listed(cases, "")) if cases else Sql("CAST(NULL AS string)")
 
 
 def _any_null(places: Sequence[int]) -> Sql:

@@ -16,7 +16,7 @@ from arctic_runtime.model.names import image_view
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.increment import is_appended, tells_old_rows
+from arctic_runtime.plan.increment import has_before_images, is_appended
 from arctic_runtime.spark.engine.statement import Sql, expression, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.refresh.diff import differ, struct
 from arctic_runtime.spark.tables.bounds import bounds
@@ -90,7 +90,7 @@ def image_rows(
     fields: Sequence[str],
     thresholds: PruningThresholds,
 ) -> DataFrame:
-    """One image of a source, narrowed to the columns `fields`; `delta` has their weight besides.
+    """One image of a source, narrowed to the columns `fields`; `delta` also has their multiplicity.
 
     `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
     """
@@ -165,14 +165,16 @@ def _moved_in_log(
     thresholds: PruningThresholds,
 ) -> DataFrame:
     assert source.key is not None
-    if not tells_old_rows(source, window):
+    if not has_before_images(source, window):
         newest = newest_changes(appended(spark, source, window), source.key, source.commits_in(window))
         return _looked_up(spark, source, window, newest, kept, thresholds)
     found = _net_changes(spark, source, window, kept)
     names = [part.name for part in kept]
     images = [
-        struct([*zip(values, names, strict=True), (number(weight), MULTIPLICITY), (_both(told, found.moves), _THERE)])
-        for values, weight, told in ((found.old, -1, found.was), (found.new, 1, found.stays))
+        struct(
+            [*zip(values, names, strict=True), (number(weight), MULTIPLICITY), (_both(is_kept, found.moves), _THERE)]
+        )
+        for values, weight, is_kept in ((found.old, -1, found.was), (found.new, 1, found.stays))
     ]
     return _inlined(found.rows, images)
 

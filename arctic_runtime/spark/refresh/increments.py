@@ -77,7 +77,7 @@ def has_maps(query: DataFrame) -> bool:
 
 
 def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """The rows that came and went in the columns of the query, and their weight, 1 or -1.
+    """The added and removed rows in the columns of the query, with their multiplicity, 1 or -1.
 
     Where the delta has several terms, or rows of which some come again without a partner, a row may come by one and go
     by another; those cancel out here.

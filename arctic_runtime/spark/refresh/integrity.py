@@ -130,21 +130,21 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     rules = {
         "each key changes once in a commit": F.col("__arctic_copy") > 1,
         "every action is known": ~F.coalesce(action.isin(INSERT, UPDATE, DELETE, UPSERT), F.lit(False)),
-        "inserts make rows that were not there": (action == INSERT) & there,
-        "updates change rows that were there": (action == UPDATE) & absent,
+        "an insert adds a row that did not exist": (action == INSERT) & there,
+        "an update changes an existing row": (action == UPDATE) & absent,
     }
     if not shape.rest:
         return rules
-    told = F.col(BEFORE).isNotNull()
-    same_as_told = _same(("__arctic_previous",), (BEFORE,), shape)
+    has_before = F.col(BEFORE).isNotNull()
+    is_previous = _same(("__arctic_previous",), (BEFORE,), shape)
     unchanged = _same((BEFORE,), (), shape)
     return {
         **rules,
-        "deletes that tell a row delete one": (action == DELETE) & told & absent,
-        "_before is the row as it was": told & there & ~same_as_told,
-        "updates tell the row before": (action == UPDATE) & ~told,
-        "no update changes nothing": (action == UPDATE)
-        & told
+        "a delete with _before deletes an existing row": (action == DELETE) & has_before & absent,
+        "_before equals the row before the change": has_before & there & ~is_previous,
+        "an update has _before": (action == UPDATE) & ~has_before,
+        "an update changes the row": (action == UPDATE)
+        & has_before
         & unchanged
         & (F.col("__arctic_place") > other_columns_until),
     }

@@ -33,7 +33,7 @@ from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import Upstreams, without_join_hints
 from arctic_runtime.plan.reconcile import stale_branches
 from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
-from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_send
+from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name
@@ -194,10 +194,10 @@ class Refresh:
             try:
                 return attempt(decision)
             except SPARK_ERRORS as error:
-                if decision.increment is None or not was_too_large_to_send(error):
+                if decision.increment is None or not was_too_large_to_broadcast(error):
                     raise
             without_hints = replace(decision, increment=without_join_hints(decision.increment))
-            return attempt(without_hints, is_told=False)
+            return attempt(without_hints, has_join_hints=False)
 
     def _publish(
         self,
@@ -207,7 +207,7 @@ class Refresh:
         shape: Shape,
         upstreams: Upstreams,
         is_same: bool,
-        is_told: bool = True,
+        has_join_hints: bool = True,
     ) -> Appended:
         """Computes the change rows and publishes them."""
         assert context.state.changes is not None
@@ -215,7 +215,7 @@ class Refresh:
         summary, begun = self._summary(context, decision, upstreams), _begun(decision)
         beside = Parallel(context.spark, context.thresholds.engine)
         computation = Computation(
-            context, decision, query, shape, upstreams, beside, self._request.schema_only, is_told, is_same
+            context, decision, query, shape, upstreams, beside, self._request.schema_only, has_join_hints, is_same
         )
         with computation.held(), beside:
             try:

@@ -1,4 +1,4 @@
-"""The parts of large sources that a plan needs, each read once for all of its terms."""
+"""Semi-join reducers: the rows of large sources that a plan needs, each source read once for all terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, columns
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
 from arctic_runtime.model.bounds import condition
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
@@ -42,26 +42,26 @@ class _Sought:
 
     @cached_property
     def near(self) -> Expression:
-        """A condition that is true for all rows of the source that are found, and leaves out files without a look."""
+        """A condition that is true for all matching rows of the source, and by which Iceberg skips files."""
         found = bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
         return F.lit(False) if found is None else F.expr(expression(condition(found)))
 
 
 def register(
     spark: SparkSession,
-    slices: Iterable[SemiJoinReducer],
+    reducers: Iterable[SemiJoinReducer],
     upstreams: Upstreams,
     windows: Mapping[str, Window],
     thresholds: Thresholds,
     hold: Hold,
 ) -> None:
-    """Makes the temporary views that plans read of parts; those that the parts are made of have to be there.
+    """Creates the temporary views of semi-join reducers; the views that the reducers read must exist.
 
-    Where more is sought than an executor can hold, a part is all of its source.
+    If there are more lookup values than an executor can hold, a reducer is its whole source.
     """
     pruning = thresholds.pruning
-    for part in slices:
-        sought = tuple(_sought(spark, part.wanted, pruning, hold))
+    for part in reducers:
+        sought = tuple(_sought(spark, part.lookups, pruning, hold))
         source, window = upstreams.states[str(part.source)], windows[str(part.source)]
         assert source is not None
         where = expression(part.condition or exp.true())
@@ -75,11 +75,11 @@ def register(
 
 
 def _sought(
-    spark: SparkSession, wanted: Iterable[Wanted], thresholds: PruningThresholds, hold: Hold
+    spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
 ) -> Iterator[_Sought]:
-    """What is wanted, together where it is looked for by the same columns."""
-    together: dict[tuple[str, ...], list[Wanted]] = {}
-    for one in wanted:
+    """The lookup values; lookups by the same columns are combined."""
+    together: dict[tuple[str, ...], list[Lookup]] = {}
+    for one in lookups:
         together.setdefault(one.fields, []).append(one)
     for fields, found in together.items():
         values = reduce(DataFrame.unionAll, [spark.sql(render(one.values)) for one in found]).distinct()
@@ -92,12 +92,12 @@ def _held(rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_
 
     Otherwise it would also find them in a base after changes are laid over all of it.
     """
-    found = hold(_found(rows.select(*map(column, fields)).where(where), sought))
+    found = hold(_matching_rows(rows.select(*map(column, fields)).where(where), sought))
     found.count()
     return found
 
 
-def _found(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
+def _matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
     """The rows that have values of one kind at least; no row moves for that."""
     flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
     rows = rows.where(reduce(or_, [one.near for one in flags.values()]))

@@ -53,30 +53,30 @@ def publish(changes: ChangeSet, context: Context) -> Appended:
     seen = Observation()
     kinds = _kinds(_usual(step.mode, context.model), step.mode, context.model, shape)
     ranges = _ranges(context, shape)
-    asked = [*_counts(kinds), *(ranges.asked() if ranges else ())]
+    aggregates = [*_counts(kinds), *(ranges.aggregates() if ranges else ())]
     timed = changes.rows.withColumn(TIMESTAMP, F.expr(_time(context.now)))
     parts = timed if changes.is_gathered else timed.hint("rebalance")
     key = shape.key if step.mode != "create" else ()
     ordered = parts.sortWithinPartitions(*[column(part) for part in key]) if key else parts
     # Outermost: a stage that turns out to be empty is dropped with whatever it counted. What is counted costs much for
     # each kind, so only those are that rows usually are of.
-    written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, asked))
+    written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, aggregates))
 
     def write(branch: tuple[str, ...]) -> Appended:
         writer = written.writeTo(name(*branch)).options(
             **{"isolation-level": "serializable", **said(changes.summary.encode())}
         )
         effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
-        told = observed_counts(seen)
-        counts = {kind: int(told.get(kind) or 0) for kind in kinds}
-        is_whole = sum(counts.values()) == told.get(_ROWS)
+        observed = observed_counts(seen)
+        counts = {kind: int(observed.get(kind) or 0) for kind in kinds}
+        is_whole = sum(counts.values()) == observed.get(_ROWS)
         if not is_whole:
             counts = count_again(context, step, branch, shape)
         found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | counts
         if any(found[flaw] for flaw in FLAWS):
             raise _flawed(context, branch, shape, found)
         changes.confirm()
-        replaced = ranges.told(told) if ranges is not None and is_whole else None
+        replaced = ranges.bounds(observed) if ranges is not None and is_whole else None
         return Appended(step.expected, {action: found[action] for action in _ACTIONS}, replaced)
 
     return swap_in(context.attempt, step.table, step.expected, write)

@@ -1,4 +1,4 @@
-"""What values are looked for, found out in one job."""
+"""Key ranges or IN-lists for file pruning, collected in one job."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 
 @dataclass(frozen=True)
 class Ranges:
-    """Between what the values of columns lie, among some of the rows of a query; told by aggregates of these rows.
+    """The ranges of column values over some rows of a query, computed by aggregates.
 
-    `values` are the columns by name, as the rows give them, and their types; `among` tells which rows count.
+    `values` are the columns by name, each as an expression with its type; `among` is the condition for a row to count.
     """
 
     values: Mapping[str, tuple[Sql, str]]
     among: Sql = EVERYWHERE
 
-    def asked(self) -> list[Sql]:
-        """The aggregates."""
+    def aggregates(self) -> list[Sql]:
+        """The aggregate expressions to compute over the rows."""
         found = [counted(self.among, _ROWS)]
         for place, (value, kind) in enumerate(self.values.values()):
             one = {"among": self.among, "value": value}
@@ -43,8 +43,8 @@ class Ranges:
             ]
         return found
 
-    def told(self, found: Mapping[str, Any]) -> tuple[Bound, ...] | None:
-        """What they come to; None if there are no such rows."""
+    def bounds(self, found: Mapping[str, Any]) -> tuple[Bound, ...] | None:
+        """The ranges, from the row of aggregates; None if no row counted."""
         if not found[_ROWS]:
             return None
         return tuple(
@@ -64,11 +64,11 @@ def near(
     alias: str | None = None,
     known: tuple[Bound, ...] | None = None,
 ) -> Sql:
-    """A condition on a table of `table_rows` that is true for all its rows with the values of a row of `rows`.
+    """A condition on a table of `table_rows` rows that is true for all its rows that equal a row of `rows`.
 
-    `rows`, about `count` of them, has the table's columns that are compared; a null says that a value is not known.
-    Their ranges may be `known`, which is as much as can be said where there are too many to list. One job, or none
-    then, nor where the table has few rows or nothing is looked for.
+    `rows`, about `count` of them, has the compared columns of the table; a null is an unknown value. If there are too
+    many rows for IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0.
+    Else one job runs.
     """
     if count == 0:
         return NOWHERE
@@ -79,8 +79,8 @@ def near(
     found = bounds(rows, count, thresholds) if ranges is None else ranges
     if found is None:
         return NOWHERE
-    told = [bound for bound in found if not bound.or_null]
-    return expression(condition(told, alias)) if told else EVERYWHERE
+    listed = [bound for bound in found if not bound.or_null]
+    return expression(condition(listed, alias)) if listed else EVERYWHERE
 
 
 def located_by(model: Model) -> dict[str, Sql]:
@@ -91,12 +91,12 @@ def located_by(model: Model) -> dict[str, Sql]:
 
 
 def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
-    """Whether a table has so few rows that all are read whatever is looked for."""
+    """Whether a table has so few rows that a lookup reads all of them."""
     return table_rows <= thresholds.scanned_table_rows
 
 
 def bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
-    """What the columns of `rows`, about `count` of them, hold, as far as it has bounds; None if there are no rows."""
+    """The IN-list or range of each column of `rows`, about `count` of them; None if there are no rows."""
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _lists(rows, types) if count <= thresholds.in_list_values else _ranges(rows, types)
 
@@ -114,7 +114,7 @@ def _lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
 
 def _ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
     ranges = Ranges({field: (name(field), kind) for field, kind in types.items()})
-    return ranges.told(rows.agg(*map(F.expr, ranges.asked())).collect()[0].asDict())
+    return ranges.bounds(rows.agg(*map(F.expr, ranges.aggregates())).collect()[0].asDict())
 
 
 def _range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
@@ -123,11 +123,11 @@ def _range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: i
 
 
 def counted(is_one: Sql, called: str) -> Sql:
-    """How many rows there are for which a condition is true, as a column of that name."""
+    """The count of rows for which a condition is true, as a column named `called`."""
     return aliased(statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
 
 
 def _written(value: Sql, kind: str) -> Sql:
-    """A value as a text, as bounds keep it."""
+    """A value as text, in the form that `Bound` stores."""
     since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
     return statement("CAST({since}({value}) AS string)", since=since, value=value)

@@ -61,8 +61,8 @@ def _evolve_before(step: EvolveSchema, found: StructType, key: Sequence[str]) ->
     held = cast(StructType, found[BEFORE].dataType)
     left = {of.name.lower() for of in wanted}
     drop = tuple(of for of in held.names if of.lower() not in left)
-    told = _remaining(SchemaChange(add=tuple(wanted), widen=tuple(wanted), drop=drop), held)
-    return _statements(step.table, told, (BEFORE,))
+    remaining = _remaining(SchemaChange(add=tuple(wanted), widen=tuple(wanted), drop=drop), held)
+    return _statements(step.table, remaining, (BEFORE,))
 
 
 def _remaining(change: SchemaChange, found: StructType) -> SchemaChange:

@@ -58,8 +58,8 @@ def _call(step: RewriteFiles, context: Context) -> Sql:
     model = context.model
     order = _order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
     sorting = statement(", strategy => 'sort', sort_order => {order}", order=text(order)) if order else Sql("")
-    told = Sql("") if step.whole else _where(model, step)
-    where = statement(", where => {where}", where=text(told)) if told else told
+    condition = Sql("") if step.whole else _where(model, step)
+    where = statement(", where => {where}", where=text(condition)) if condition else condition
     return statement(
         "CALL {catalog}.system.rewrite_data_files(table => {table}{sorting}{where}, options => map({options})",
         catalog=name(step.table.catalog),
@@ -95,9 +95,9 @@ def _where(model: Model, step: RewriteFiles) -> Sql:
 
 
 def _is_in(model: Model, node: FileGroup, buckets: Sequence[int]) -> Sql:
-    told = [_is(model.table.catalog, value) for value in node.partition if value.type]
-    told += _beside(model, node, buckets)
-    return statement("({all})", all=listed(told, " AND ")) if told else Sql("true")
+    conditions = [_is(model.table.catalog, value) for value in node.partition if value.type]
+    conditions += _beside(model, node, buckets)
+    return statement("({all})", all=listed(conditions, " AND ")) if conditions else Sql("true")
 
 
 def _is(catalog: str, of: PartitionValue) -> Sql:

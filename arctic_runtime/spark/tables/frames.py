@@ -181,7 +181,7 @@ def own_changes(
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
-    """The rows of an upstream's log as of `until`; told by their row lineage where that snapshot is gone."""
+    """The rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
     if source.keeps(until):
         return read_table(spark, source.log, until.snapshot, source.formerly)
     rows = read_table(spark, source.log, source.version.snapshot, source.formerly)

@@ -116,10 +116,10 @@ class _Sought:
 
 def _replaced(step: MergeBase, context: Context, changes: ChangeTableState) -> tuple[int, tuple[Bound, ...] | None]:
     """About how many rows a merge replaces, and between what values they lie if this run has just found that out."""
-    told = context.appended
-    if told is None or step.commits != 1 or step.start is None or step.start.snapshot != told.after:
+    appended = context.appended
+    if appended is None or step.commits != 1 or step.start is None or step.start.snapshot != appended.after:
         return changes.rows_after(step.start), None
-    return sum(told.rows.values()) - told.rows[INSERT], told.replaced
+    return sum(appended.rows.values()) - appended.rows[INSERT], appended.replaced
 
 
 def _places(changes: DataFrame, model: Model) -> DataFrame:

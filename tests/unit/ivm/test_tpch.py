@@ -187,8 +187,8 @@ def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str, few_rows: bool
     if few_rows and number in ADDED_UP:
         _average_exactly(parsed)
     tables = frozenset(TableName(CATALOG, SCHEMA, table) for table in KEYS)
-    worth = dict.fromkeys(tables, tables) if few_rows else {}
-    facts = Facts(types=analysed.types, few_rows=few_rows, worth=worth, little=LITTLE)
+    filter_sources = dict.fromkeys(tables, tables) if few_rows else {}
+    facts = Facts(types=analysed.types, few_rows=few_rows, filter_sources=filter_sources, few_row_sources=LITTLE)
     outputs = dict(analysed.outputs)
     key = tuple(outputs[name] for name in RESULT_KEYS.get(number, "").split())
     found = Kept(number, parsed.sql(dialect="duckdb"), analysed, facts, key)

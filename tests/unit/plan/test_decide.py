@@ -148,7 +148,7 @@ def test_a_query_that_no_rule_covers_is_recomputed_and_says_which_part_of_it(
 
 
 @pytest.mark.parametrize("error", [KeyError("lake.dwd.gone"), RecursionError("too deep"), ValueError("a\nb")])
-@pytest.mark.parametrize("step", ["analyse", "maintain", "sliced"])
+@pytest.mark.parametrize("step", ["analyse", "maintain", "with_reducers"])
 def test_a_plan_that_fails_is_a_reason_to_compute_in_full(
     monkeypatch: pytest.MonkeyPatch, error: Exception, step: str
 ) -> None:

@@ -31,7 +31,7 @@ from arctic_runtime.plan.increment import (
     check_maintained,
     increment,
     is_keyed,
-    known_sizes,
+    source_statistics,
     without_join_hints,
 )
 from arctic_runtime.thresholds import SHIPPED
@@ -237,15 +237,15 @@ def test_rows_are_followed_together_with_what_they_were_where_the_log_tells_that
     up = telling(a_source((1, 2, 3)))
     expired = telling(a_source((3, 4), first_parent=102))
     ways = {
-        "told": (up, Pairs),
-        "told in this window": (without_old_rows(up, 1), Pairs),
-        "not told": (without_old_rows(up, 2), Deltas),
-        "perhaps not told, by a commit that is gone": (expired, Deltas),
+        "before images": (up, Pairs),
+        "before images in this window": (without_old_rows(up, 1), Pairs),
+        "no before images": (without_old_rows(up, 2), Deltas),
+        "perhaps no before images, in an expired commit": (expired, Deltas),
         "no column outside the key": (keyed(a_source()), Deltas),
         "no key": (replace(up, key=()), Deltas),
     }
-    for told, (source, way) in ways.items():
-        assert isinstance(planned(a_model(), source).maintenance, way), told
+    for name, (source, way) in ways.items():
+        assert isinstance(planned(a_model(), source).maintenance, way), name
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_outputs_are_the_names_that_the_query_gives_in_its_order() -> None:
 )
 def test_a_key_that_is_not_exactly_one_column_of_the_query_is_not_guessed(sql: str) -> None:
     reason, because = refused(a_model(sql), a_source())
-    assert (reason, because) == ("UNRESOLVED", "it is not clear which column of the query is the key's id")
+    assert (reason, because) == ("UNRESOLVED", "the key column id is not exactly one column of the query")
 
 
 def test_a_table_of_one_row_is_computed() -> None:
@@ -298,7 +298,7 @@ def test_views_are_looked_through_to_the_tables_behind_them() -> None:
     assert (through.maintenance, through.describe()) == (plain.maintenance, plain.describe())
 
 
-def test_a_plan_is_told_by_its_way_and_the_operators_of_the_query() -> None:
+def test_a_plan_is_described_by_its_strategy_and_the_operators_of_the_query() -> None:
     sql = (
         "select u.place, count(*) as n from ods.up u left join ods.other o on o.id = u.id "
         "where u.place > 'a' group by u.place having count(*) > 1"
@@ -342,14 +342,14 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
     up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
     found = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
-    assert [part.source for part in found.slices] == ([UP] if is_sliced else [])
+    assert [part.source for part in found.reducers] == ([UP] if is_sliced else [])
     assert [scan.image for scan in found.followed if scan.source == UP].count("new") == (1 if is_sliced else 2)
     assert {scan.source for scan in found.followed} == {UP, OTHER}
     assert found.describe()[1].endswith("lake.ods.up is read once") == is_sliced
 
 
 @pytest.mark.parametrize(
-    ("rows", "size", "sent"),
+    ("rows", "size", "broadcast"),
     [
         (JOINS.shuffled_rows + 1, 100, "left"),
         (JOINS.shuffled_rows, 100, None),
@@ -357,22 +357,22 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     ],
 )
 def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_are(
-    rows: int, size: int, sent: str | None
+    rows: int, size: int, broadcast: str | None
 ) -> None:
     """Unless the commits say that they are large."""
     source = a_source()
     up = keyed(replace(source, commits=tuple(replace(commit, bytes=size) for commit in source.commits)))
     other = keyed(a_source((1,), OTHER, rows=rows))
     found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
-    assert [node.sent for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [sent]
+    assert [node.broadcast for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [broadcast]
     doubted = without_join_hints(found)
-    assert [node.sent for tree in doubted.trees for node in walk(tree) if isinstance(node, Join)] == [None]
+    assert [node.broadcast for tree in doubted.trees for node in walk(tree) if isinstance(node, Join)] == [None]
 
 
 def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_are() -> None:
     source = replace(a_source(), commits=())
-    sizes = known_sizes(upstreams(source), windows(source))
-    assert sizes.extents[UP].value_bytes == JOINS.unknown_value_bytes
+    statistics = source_statistics(upstreams(source), windows(source))
+    assert statistics.sources[UP].value_bytes == JOINS.unknown_value_bytes
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_a
         (LIMITS.always_incremental_rows + 1, 40_001, False),
     ],
 )
-def test_a_filtered_table_is_asked_which_of_many_changes_matter_if_it_is_smaller_by_far(
+def test_a_far_smaller_filtered_table_is_a_runtime_filter_of_many_changes(
     changed: int, rows: int, is_asked: bool
 ) -> None:
     source = a_source(rows=40_000 * LIMITS.reducer_row_ratio)
@@ -410,7 +410,7 @@ def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
     source = keyed(a_source(rows=rows))
     up = replace(source, base=source.name, bases=((7, v(merged)),))
     found = planned(a_model(JOINED), up, keyed(a_source(name=OTHER)))
-    assert [part.source for part in found.slices] == ([UP] if is_sliced else [])
+    assert [part.source for part in found.reducers] == ([UP] if is_sliced else [])
 
 
 def test_what_waits_to_be_merged_is_counted_from_the_newest_base_that_is_not_merged_further() -> None:
@@ -431,9 +431,9 @@ def test_no_windows_need_no_plan() -> None:
     assert increment(a_model(), upstreams(a_source()), {}) is None
 
 
-def test_a_plan_can_be_told_to_programs() -> None:
-    told = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
-    assert set(told) == {"maintenance", "outputs", "key", "tree", "changed", "slices", "shared", "types"}
+def test_a_plan_is_serialisable_as_json() -> None:
+    plan = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
+    assert set(plan) == {"maintenance", "outputs", "key", "tree", "changed", "reducers", "spools", "types"}
 
 
 @settings(max_examples=25, deadline=None)

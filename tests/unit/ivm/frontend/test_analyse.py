@@ -31,7 +31,7 @@ from arctic_runtime.ivm.algebra.tree import (
     walk,
 )
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
-from arctic_runtime.ivm.frontend.fresh_attributes import again
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
 from arctic_runtime.ivm.render import input_name, query, render
 from arctic_runtime.ivm.strategies.maintain import Deltas, maintain
@@ -117,7 +117,7 @@ def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
     for sql in QUERIES:
         found = _analysed(sql)
         names = Names(dict(found.types), {scan.key[0] for scan in scans(found.tree) if scan.key}, count(10_000))
-        other = again(Derived(found.tree, found.outputs), names)
+        other = with_fresh_attributes(Derived(found.tree, found.outputs), names)
         old, new = (query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
         assert _numbered(new) == _numbered(old), sql
         pairs = dict(zip(_NAMES.findall(old), _NAMES.findall(new), strict=True))

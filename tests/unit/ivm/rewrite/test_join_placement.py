@@ -1,4 +1,4 @@
-"""Which joins move rows: told from where files lie, for every reason that there is."""
+"""Which joins shuffle rows, by the buckets of their sides, with every reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = (Column("id", "int"), Column("k", "int"), Column("v", "bigint"))
 PLACED = {A: Placement("id", (8,)), B: Placement("ID", (8,))}
 
 
-def told(sql: str, **placed: Placement) -> tuple[str, ...]:
+def described(sql: str, **placed: Placement) -> tuple[str, ...]:
     relations = {str(table): Relation(COLUMNS, ("id",), ()) for table in (A, B, C)}
     where = {**PLACED, **{TableName("lake", "dwd", of): found for of, found in placed.items()}}
     return describe_joins(analyse(sql, relations, {}, "lake", "dwd").tree, where)
@@ -35,35 +35,37 @@ PAIR = "lake.dwd.a and lake.dwd.b are joined"
         "select id from a where id in (select id from b)",
     ],
 )
-def test_tables_in_the_same_nodes_are_joined_as_they_lie(sql: str) -> None:
-    assert told(sql) == (f"{PAIR} as they lie",)
+def test_equally_bucketed_tables_are_joined_without_a_shuffle(sql: str) -> None:
+    assert described(sql) == (f"{PAIR} without a shuffle",)
 
 
 @pytest.mark.parametrize(
     ("sql", "placed", "reason"),
     [
-        ("a.id = b.k", {}, "their nodes are of id and ID, and id = k are equal in the join; set `hash_key`"),
-        ("a.id = b.v", {}, "and no columns of one type are equal"),
-        ("a.v > b.v", {}, "and no columns of one type are equal"),
-        ("a.id = b.id", {"b": Placement("id", (8, 16))}, "files of lake.dwd.b lie among 8 and 16 nodes, until"),
-        ("a.id = b.id", {"b": Placement("id", (8,), ("d", "V"))}, "lake.dwd.b is partitioned by V as well, which"),
-        ("a.id = b.id", {"b": Placement("id", (16,))}, "lake.dwd.a has 8 nodes and lake.dwd.b has 16"),
+        ("a.id = b.k", {}, "they are bucketed by id and ID, but the join compares id = k; set `hash_key`"),
+        ("a.id = b.v", {}, "but the join compares no columns of the same type"),
+        ("a.v > b.v", {}, "but the join compares no columns of the same type"),
+        ("a.id = b.id", {"b": Placement("id", (8, 16))}, "lake.dwd.b has files in 8 and 16 buckets, until"),
+        ("a.id = b.id", {"b": Placement("id", (8,), ("d", "V"))}, "lake.dwd.b is also partitioned by V, which"),
+        ("a.id = b.id", {"b": Placement("id", (16,))}, "lake.dwd.a has 8 buckets and lake.dwd.b has 16"),
         ("a.id = b.id", {"a": Placement(otherwise="is elsewhere")}, "lake.dwd.a is elsewhere"),
     ],
 )
-def test_why_rows_are_shuffled_is_told(sql: str, placed: dict[str, Placement], reason: str) -> None:
-    (line,) = told(f"select a.id, b.v from a join b on {sql}", **placed)
+def test_why_rows_are_shuffled_is_described(sql: str, placed: dict[str, Placement], reason: str) -> None:
+    (line,) = described(f"select a.id, b.v from a join b on {sql}", **placed)
     assert line.startswith(f"{PAIR} with a shuffle: ")
     assert reason in line
 
 
 def test_a_table_of_nobody_lies_in_no_nodes() -> None:
-    (line,) = told("select a.id, c.v from a join c on a.id = c.id")
-    assert line == "lake.dwd.a and lake.dwd.c are joined with a shuffle: lake.dwd.c is no table in nodes"
+    (line,) = described("select a.id, c.v from a join c on a.id = c.id")
+    assert line == "lake.dwd.a and lake.dwd.c are joined with a shuffle: lake.dwd.c is not bucketed"
 
 
-def test_of_what_spark_makes_itself_nothing_is_told() -> None:
-    assert told("select a.id, g.n from a join (select k, count(*) as n from b group by k) as g on a.id = g.k") == ()
-    assert told("select id from a") == ()
-    lines = told("select a.id from a join b on a.id = b.id join c on c.id = a.id")
-    assert lines == (f"{PAIR} as they lie",)
+def test_of_what_spark_makes_itself_nothing_is_described() -> None:
+    assert (
+        described("select a.id, g.n from a join (select k, count(*) as n from b group by k) as g on a.id = g.k") == ()
+    )
+    assert described("select id from a") == ()
+    lines = described("select a.id from a join b on a.id = b.id join c on c.id = a.id")
+    assert lines == (f"{PAIR} without a shuffle",)

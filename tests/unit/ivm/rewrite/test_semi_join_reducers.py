@@ -10,7 +10,7 @@ import pytest
 
 from arctic_runtime.ivm.algebra.conditions import conjunction, same
 from arctic_runtime.ivm.algebra.tree import Filter, Image, Join, Node, Scan, SemiJoin, SpoolScan, columns, scans, walk
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted, sliced
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer, with_reducers
 from arctic_runtime.ivm.rules.apply import delta, touched
 from arctic_runtime.ivm.rules.terms import present
 from tests.unit.ivm import duck
@@ -30,7 +30,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
     """The tree over its parts, which are loaded."""
-    (found,), parts = sliced((tree,), [source.name for source in SOURCES])
+    (found,), parts = with_reducers((tree,), [source.name for source in SOURCES])
     for part in parts:
         for image, name in part.images.items():
             store(con, name, SOURCE[part.source].fields, _least(con, part, image))
@@ -41,11 +41,11 @@ def _least(con: duckdb.DuckDBPyConnection, part: SemiJoinReducer, image: Image) 
     source = SOURCE[part.source]
     whole = Scan(source.name, tuple((name, name) for name in source.fields), source.key, image)
     needed = whole if part.condition is None else Filter(whole, part.condition)
-    found = {row for one in part.wanted for row in rows(con, _found(needed, one))}
+    found = {row for one in part.lookups for row in rows(con, _matching_rows(needed, one))}
     return Counter({row: copies for row, copies in rows(con, whole).items() if row in found})
 
 
-def _found(whole: Scan, one: Wanted) -> Node:
+def _matching_rows(whole: Scan, one: Lookup) -> Node:
     pairs = zip(one.fields, columns(one.values), strict=True)
     return SemiJoin("semi", whole, one.values, conjunction(same(*pair, one.null_safe) for pair in pairs))
 
@@ -76,20 +76,20 @@ def read(tree: Node) -> list[str]:
 
 def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` = `h.a`"))
-    (found,), (part,) = sliced((present(delta(tree, ALL)),), (TWO.name,))
-    assert {(one.fields, *read(one.values)) for one in part.wanted} == {(("a",), "one delta"), (("b",), "heap delta")}
+    (found,), (part,) = with_reducers((present(delta(tree, ALL)),), (TWO.name,))
+    assert {(one.fields, *read(one.values)) for one in part.lookups} == {(("a",), "one delta"), (("b",), "heap delta")}
     assert [scan.image for scan in scans(found) if scan.source == TWO.name] == ["delta"]
     assert part.changes is None
     assert part.whole.fields == (("id", "id"), ("a", "a"), ("b", "b"))
 
 
-def test_what_is_found_by_a_key_is_told_without_the_partners_of_the_rows_that_tell_it() -> None:
+def test_a_lookup_by_key_takes_its_values_without_their_join_partners() -> None:
     tree = Join(
         "inner", Join("inner", HEAP.scan("h"), TWO.scan("t"), condition("`h.b` = `t.b`")), ONE.scan("o"), ON_KEY
     )
-    _, parts = sliced((present(delta(tree, ALL)),), (HEAP.name, ONE.name))
+    _, parts = with_reducers((present(delta(tree, ALL)),), (HEAP.name, ONE.name))
     assert [part.source.name for part in parts] == ["heap", "one"]
-    assert {tuple(read(one.values)) for one in parts[1].wanted} == {("heap delta", parts[0].images["new"])}
+    assert {tuple(read(one.values)) for one in parts[1].lookups} == {("heap delta", parts[0].images["new"])}
 
 
 ON_KEY = condition("`h.a` = `o.id`")
@@ -98,7 +98,7 @@ ON_KEY = condition("`h.a` = `o.id`")
 def test_rows_that_are_read_whatever_has_changed_are_not_parted() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` < `h.a`"))
     plan = present(delta(tree, ALL))
-    assert sliced((plan,), (HEAP.name,)) == ((plan,), ())
+    assert with_reducers((plan,), (HEAP.name,)) == ((plan,), ())
 
 
 @pytest.mark.parametrize(
@@ -121,5 +121,5 @@ def test_of_a_part_no_rows_are_needed_that_no_reading_lets_through(own: str, oth
     one, other = Filter(TWO.scan("t"), condition(own)), Filter(TWO.scan("u"), condition(others))
     first = Join("inner", one, ONE.scan("o"), condition("`t.a` = `o.id`"))
     tree = Join("inner", first, other, condition("`o.id` = `u.a`"))
-    _, (part,) = sliced((present(delta(tree, frozenset({ONE.name}))),), (TWO.name,))
+    _, (part,) = with_reducers((present(delta(tree, frozenset({ONE.name}))),), (TWO.name,))
     assert (None if part.condition is None else part.condition.sql(dialect="spark")) == common

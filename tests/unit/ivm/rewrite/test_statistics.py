@@ -26,7 +26,7 @@ from arctic_runtime.ivm.algebra.tree import (
     columns,
 )
 from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, Wanted
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED
@@ -35,7 +35,7 @@ from tests.unit.ivm.trees import condition
 JOINS = SHIPPED.joins
 
 ORDERS, LINES, NOTES = (TableName("lake", "raw", name) for name in ("orders", "lines", "notes"))
-SIZES = Statistics(
+STATISTICS = Statistics(
     {
         ORDERS: SourceStatistics(15_000_000, 1_000, 8),
         LINES: SourceStatistics(60_000_000, 5_000, 8),
@@ -86,7 +86,7 @@ def joined(left: Node, right: Node, kind: str = "inner") -> Join | SemiJoin:
     ],
 )
 def test_rows_follow_from_those_of_the_sources(tree: Node, rows: float) -> None:
-    assert SIZES.with_given("keys", 2).rows(tree) == rows
+    assert STATISTICS.with_spool("keys", 2).rows(tree) == rows
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_rows_follow_from_those_of_the_sources(tree: Node, rows: float) -> None:
 )
 def test_a_row_has_as_many_partners_as_the_rows_of_a_keyed_source_have_on_average(tree: Node, rows: float) -> None:
     """Of columns that are nobody's key nothing is known; what is computed may be compared to a key."""
-    assert SIZES.rows(tree) == rows
+    assert STATISTICS.rows(tree) == rows
 
 
 def test_partners_are_counted_through_other_joins() -> None:
@@ -117,14 +117,14 @@ def test_partners_are_counted_through_other_joins() -> None:
     some = SemiJoin(
         "semi", lines(), Project(orders("pair", "p"), (("k", condition("`p.id`")),)), condition("`l.order` = k")
     )
-    assert SIZES.rows(some) == 4_000
-    assert SIZES.rows(joined(some, orders("pair"))) == 4_000
+    assert STATISTICS.rows(some) == 4_000
+    assert STATISTICS.rows(joined(some, orders("pair"))) == 4_000
     lined = Join("inner", orders("new", "p"), some, condition("`p.id` = `l.order`"))
-    assert SIZES.rows(lined) == 4_000
+    assert STATISTICS.rows(lined) == 4_000
 
 
 @pytest.mark.parametrize(
-    ("tree", "sent"),
+    ("tree", "broadcast"),
     [
         (joined(lines("pair"), orders()), "left"),
         (joined(lines(), orders("pair")), "right"),
@@ -140,17 +140,17 @@ def test_partners_are_counted_through_other_joins() -> None:
     ],
 )
 def test_the_side_with_few_rows_is_sent_where_an_engine_can_and_the_other_is_large(
-    tree: Node, sent: Side | None
+    tree: Node, broadcast: Side | None
 ) -> None:
-    told = SIZES.told(tree)
-    assert isinstance(told, Join | SemiJoin)
-    assert told.sent == sent
-    assert replace(told, sent=None) == tree
-    assert columns(told) == columns(tree)
+    hinted = STATISTICS.with_join_hints(tree)
+    assert isinstance(hinted, Join | SemiJoin)
+    assert hinted.broadcast == broadcast
+    assert replace(hinted, broadcast=None) == tree
+    assert columns(hinted) == columns(tree)
 
 
 @pytest.mark.parametrize(
-    ("given", "others", "value_bytes", "is_sent"),
+    ("rows", "others", "value_bytes", "is_broadcast"),
     [
         (JOINS.broadcast_rows, JOINS.shuffled_rows + 1, 0, True),
         (JOINS.broadcast_rows + 1, JOINS.broadcast_rows + 2, 0, False),
@@ -170,30 +170,30 @@ def test_the_side_with_few_rows_is_sent_where_an_engine_can_and_the_other_is_lar
     ],
 )
 def test_what_is_sent_has_neither_many_rows_nor_many_bytes(
-    given: float, others: int, value_bytes: float, is_sent: bool
+    rows: float, others: int, value_bytes: float, is_broadcast: bool
 ) -> None:
-    sizes = Statistics(
-        {ORDERS: SourceStatistics(int(given), 0, value_bytes), LINES: SourceStatistics(others, 0, value_bytes)}
+    statistics = Statistics(
+        {ORDERS: SourceStatistics(int(rows), 0, value_bytes), LINES: SourceStatistics(others, 0, value_bytes)}
     )
-    told = sizes.told(joined(lines(), orders()))
-    assert isinstance(told, Join)
-    assert (told.sent is not None) == is_sent
+    hinted = statistics.with_join_hints(joined(lines(), orders()))
+    assert isinstance(hinted, Join)
+    assert (hinted.broadcast is not None) == is_broadcast
 
 
-def test_the_joins_below_are_told_as_well_and_engines_read_it() -> None:
+def test_joins_below_get_hints_too_and_the_rendered_query_runs() -> None:
     tree = Join("inner", orders("pair", "p"), joined(lines("pair"), orders()), condition("`p.id` = `o.id`"))
-    told = render(SIZES.told(Distinct(tree)))
-    assert told.count("/*+ BROADCAST(l) */") == 1
+    hinted = render(STATISTICS.with_join_hints(Distinct(tree)))
+    assert hinted.count("/*+ BROADCAST(l) */") == 1
     assert render(tree).count("BROADCAST") == 0
 
 
 def test_a_part_has_as_many_rows_as_are_found_by_all_that_is_wanted() -> None:
     keys = Project(orders("pair"), (("k", condition("`o.id`")),))
-    part = SemiJoinReducer(LINES, "part", (Wanted(("order",), keys, False),) * 2, (lines(),))
-    known = SIZES.with_part(part)
-    given = SpoolScan(part.images["new"], ("order", "line", "price"))
-    assert known.rows(given) == 8_000
-    assert known.rows(Join("inner", given, orders(), condition("`order` = `o.id`"))) == 8_000
-    told = known.told(Join("inner", given, orders(), condition("`order` = `o.id`")))
-    assert isinstance(told, Join)
-    assert told.sent == "left"
+    part = SemiJoinReducer(LINES, "part", (Lookup(("order",), keys, False),) * 2, (lines(),))
+    known = STATISTICS.with_reducer(part)
+    spool = SpoolScan(part.images["new"], ("order", "line", "price"))
+    assert known.rows(spool) == 8_000
+    assert known.rows(Join("inner", spool, orders(), condition("`order` = `o.id`"))) == 8_000
+    hinted = known.with_join_hints(Join("inner", spool, orders(), condition("`order` = `o.id`")))
+    assert isinstance(hinted, Join)
+    assert hinted.broadcast == "left"

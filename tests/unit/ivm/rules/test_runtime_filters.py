@@ -19,15 +19,15 @@ from arctic_runtime.ivm.algebra.tree import (
     walk,
 )
 from arctic_runtime.ivm.rules.apply import delta, touched
-from arctic_runtime.ivm.rules.runtime_filters import RuntimeFilter, Worth, reduced, witness
+from arctic_runtime.ivm.rules.runtime_filters import FilterSources, RuntimeFilter, reduced, runtime_filter
 from arctic_runtime.ivm.rules.terms import present
-from arctic_runtime.ivm.strategies.spool import shared
+from arctic_runtime.ivm.strategies.spool import with_spools
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
 
 L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
 SOME = Filter(R, condition("`r.b` = 1"))
 TO_SOME = condition("`l.a` = `r.id`")
-WORTH: Worth = {ONE.name: frozenset({TWO.name}), HEAP.name: frozenset({TWO.name})}
+FILTER_SOURCES: FilterSources = {ONE.name: frozenset({TWO.name}), HEAP.name: frozenset({TWO.name})}
 GROUPS = Aggregate(H, ("h.a",), (("n", condition("count(*)")),))
 BY_GROUP = condition("`l.a` = `h.a`")
 MIDDLE = Join("inner", HEAP.scan("m"), SOME, condition("`m.b` = `r.id`"))
@@ -50,12 +50,12 @@ def reads(tree: Node) -> list[str]:
         (Distinct(Project(SOME, (("k", condition("`r.a`")),))), "`l.b` > 0 and `l.a` <=> `k`", "r.a"),
     ],
 )
-def test_a_filtered_source_that_has_all_values_of_the_other_side_is_a_witness(
+def test_a_filtered_source_with_all_values_of_the_other_side_is_a_runtime_filter(
     other: Node, on: str, column: str
 ) -> None:
-    assert witness(L, other, condition(on), WORTH) == RuntimeFilter("l.a", SOME, column, "<=>" in on)
-    assert witness(L, other, condition(on), {}) is None
-    assert witness(L, other, condition(on), {ONE.name: frozenset({ONE.name})}) is None
+    assert runtime_filter(L, other, condition(on), FILTER_SOURCES) == RuntimeFilter("l.a", SOME, column, "<=>" in on)
+    assert runtime_filter(L, other, condition(on), {}) is None
+    assert runtime_filter(L, other, condition(on), {ONE.name: frozenset({ONE.name})}) is None
 
 
 @pytest.mark.parametrize(
@@ -72,31 +72,31 @@ def test_a_filtered_source_that_has_all_values_of_the_other_side_is_a_witness(
         (Project(SOME, (("k", condition("`r.id` + 1")),)), "`l.a` = `k`"),
     ],
 )
-def test_what_may_lack_values_of_the_other_side_is_no_witness(other: Node, on: str) -> None:
-    assert witness(L, other, condition(on), WORTH) is None
+def test_a_side_that_may_lack_values_of_the_other_is_no_runtime_filter(other: Node, on: str) -> None:
+    assert runtime_filter(L, other, condition(on), FILTER_SOURCES) is None
 
 
 @pytest.mark.parametrize("tree", [Join("inner", L, SOME, TO_SOME), SemiJoin("semi", L, SOME, TO_SOME)])
 def test_changes_are_left_out_that_have_no_partner(tree: Node) -> None:
     changed = frozenset({ONE.name})
     assert reads(present(touched(tree, ("l.id",), changed))) == ["one delta"]
-    assert reads(present(touched(tree, ("l.id",), changed, WORTH))) == ["one delta", "two new"]
+    assert reads(present(touched(tree, ("l.id",), changed, FILTER_SOURCES))) == ["one delta", "two new"]
 
 
-def test_a_witness_that_has_changed_too_tells_of_rows_that_it_had() -> None:
+def test_a_changed_runtime_filter_also_keeps_partners_of_its_old_rows() -> None:
     changed = frozenset({ONE.name, TWO.name})
-    found = present(touched(Join("inner", L, SOME, TO_SOME), ("l.a",), changed, WORTH))
+    found = present(touched(Join("inner", L, SOME, TO_SOME), ("l.a",), changed, FILTER_SOURCES))
     assert reads(found) == ["one delta", "two delta", "two either"]
 
 
 @pytest.mark.parametrize("tree", [Join("left", L, SOME, TO_SOME), SemiJoin("anti", L, SOME, TO_SOME)])
 def test_rows_that_are_there_without_a_partner_are_not_left_out(tree: Node) -> None:
-    assert reads(present(touched(tree, ("l.id",), frozenset({ONE.name}), WORTH))) == ["one delta"]
+    assert reads(present(touched(tree, ("l.id",), frozenset({ONE.name}), FILTER_SOURCES))) == ["one delta"]
 
 
-def test_groups_are_made_of_rows_that_a_witness_knows_partners_of() -> None:
+def test_groups_read_only_rows_that_pass_the_runtime_filter() -> None:
     tree = Join("left", Join("inner", L, SOME, TO_SOME), GROUPS, BY_GROUP)
-    found = reduced(tree, WORTH)
+    found = reduced(tree, FILTER_SOURCES)
     assert isinstance(found, Join)
     groups = found.right
     assert isinstance(groups, Aggregate)
@@ -107,29 +107,31 @@ def test_groups_are_made_of_rows_that_a_witness_knows_partners_of() -> None:
 
 def test_a_side_whose_rows_are_all_there_is_not_reduced() -> None:
     tree = Join("left", GROUPS, SOME, condition("`h.a` = `r.id`"))
-    assert reduced(tree, WORTH) == tree
-    assert reduced(Join("inner", L, SOME, TO_SOME), WORTH) == Join("inner", L, SOME, TO_SOME)
+    assert reduced(tree, FILTER_SOURCES) == tree
+    assert reduced(Join("inner", L, SOME, TO_SOME), FILTER_SOURCES) == Join("inner", L, SOME, TO_SOME)
 
 
-def test_what_several_terms_ask_a_witness_is_told_once() -> None:
+def test_a_runtime_filter_of_several_terms_becomes_one_spool() -> None:
     groups = Aggregate(SemiJoin("semi", L, SOME, TO_SOME), ("l.a",), (("n", condition("count(*)")),))
-    plan = present(delta(groups, frozenset({ONE.name}), WORTH))
+    plan = present(delta(groups, frozenset({ONE.name}), FILTER_SOURCES))
     times = reads(plan).count("one delta")
     assert times > 1
-    found, told = shared(plan)
-    assert [reads(one.rows) for one in told] == [["one delta", "two new"]]
-    assert [node.name for node in walk(found) if isinstance(node, SpoolScan)] == [told[0].name] * times
+    found, spools = with_spools(plan)
+    assert [reads(one.rows) for one in spools] == [["one delta", "two new"]]
+    assert [node.name for node in walk(found) if isinstance(node, SpoolScan)] == [spools[0].name] * times
     assert "one delta" not in reads(found)
 
 
-def test_what_is_asked_once_or_takes_more_than_changes_is_told_where_it_is_asked() -> None:
-    once = present(touched(Join("inner", L, SOME, TO_SOME), ("l.id",), frozenset({ONE.name}), WORTH))
-    assert shared(once) == (once, ())
+def test_a_filter_that_is_read_once_or_reads_more_than_changes_is_no_spool() -> None:
+    once = present(touched(Join("inner", L, SOME, TO_SOME), ("l.id",), frozenset({ONE.name}), FILTER_SOURCES))
+    assert with_spools(once) == (once, ())
     left = Join("inner", HEAP.scan("m"), L, condition("`m.b` = `l.b`"))
-    by_rows = present(touched(Join("inner", left, SOME, TO_SOME), ("m.a", "l.a"), frozenset({ONE.name}), WORTH))
+    by_rows = present(
+        touched(Join("inner", left, SOME, TO_SOME), ("m.a", "l.a"), frozenset({ONE.name}), FILTER_SOURCES)
+    )
     assert "heap new" in reads(by_rows)
     twice = UnionAll((by_rows, by_rows), ("x", "y"))
-    assert shared(twice) == (twice, ())
+    assert with_spools(twice) == (twice, ())
 
 
 def _without_names(node: Node) -> str:

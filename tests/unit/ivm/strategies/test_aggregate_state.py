@@ -32,7 +32,14 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.algebra.unique import unique_keys
 from arctic_runtime.ivm.render import input_name
 from arctic_runtime.ivm.rules.terms import at
-from arctic_runtime.ivm.strategies.aggregate_state import LOST, ROWS, TOTALS, AggregateState, possible_totals, totals
+from arctic_runtime.ivm.strategies.aggregate_state import (
+    LOST,
+    ROWS,
+    TOTALS,
+    AggregateState,
+    plan_aggregate_state,
+    possible_aggregate_states,
+)
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
@@ -90,30 +97,30 @@ class Kept:
     tree: Node
     key: Key
     result: Bag = field(default_factory=Counter)
-    totals: Bag = field(default_factory=Counter)
+    plan_aggregate_state: Bag = field(default_factory=Counter)
     state: Node | None = None
     again: int = 0
 
     def follow(self, plan: AggregateState, changed: frozenset[TableName]) -> None:
         if self.state != plan.state:
-            self.totals, self.state = rows(self.con, at(plan.state, "old", changed)), plan.state
+            self.plan_aggregate_state, self.state = rows(self.con, at(plan.state, "old", changed)), plan.state
         moved = rows(self.con, plan.moved)
-        before, self.totals = self.totals, self._moved_on(plan, moved)
+        before, self.plan_aggregate_state = self.plan_aggregate_state, self._moved_on(plan, moved)
         touched = keys_of(plan, moved)
         was = self._shown(plan, plan.was, before, touched)
-        now = self._shown(plan, plan.result, self.totals, touched)
+        now = self._shown(plan, plan.result, self.plan_aggregate_state, touched)
         assert was <= self.result
         assert not picked(now, self.tree, self.key) & picked(self.result - was, self.tree, self.key)
         self.result = self.result - was + now
 
     def _moved_on(self, plan: AggregateState, moved: Bag) -> Bag:
-        added, lost = added_up(plan, self.totals, moved)
+        added, lost = added_up(plan, self.plan_aggregate_state, moved)
         if not lost:
             return added
         self.again += len(lost)
         if plan.keys:
             given(self.con, LOST, plan.keys, keys_of(plan, lost))
-        return added - lost + rows(self.con, plan.again)
+        return added - lost + rows(self.con, plan.recomputed)
 
     def _shown(self, plan: AggregateState, result: Node, found: Bag, touched: set[Row]) -> Bag:
         """The rows of the touched groups; of all groups where there is one, or where one matters to others."""
@@ -168,14 +175,14 @@ def keep(con: duckdb.DuckDBPyConnection, tree: Node, key: Key, batches: Iterable
             continue
         kept.follow(plan, changed)
         assert kept.result == rows(con, tree), tree
-        assert kept.totals == rows(con, plan.state), tree
+        assert kept.plan_aggregate_state == rows(con, plan.state), tree
         followed += 1
     return followed, kept.again
 
 
 def plan_of(tree: Node, key: Key, changed: frozenset[TableName]) -> AggregateState | None:
     try:
-        plan = maintain(tree, key, changed, Facts(types=types(tree), few_rows=True, little=LITTLE))
+        plan = maintain(tree, key, changed, Facts(types=types(tree), few_rows=True, few_row_sources=LITTLE))
     except NotMaintained:
         return None
     return plan if isinstance(plan, AggregateState) else None
@@ -329,7 +336,7 @@ def test_one_group_without_rows_counts_none_and_has_no_sum(con: duckdb.DuckDBPyC
     assert isinstance(plan, AggregateState)
     kept.follow(plan, of(HEAP))
     assert kept.result == Counter([(0, None, 0, 0, None)])
-    assert kept.totals == Counter([(0,) * len(plan.names)])
+    assert kept.plan_aggregate_state == Counter([(0,) * len(plan.names)])
 
 
 # What becomes of the group 1, whose least is 3 and whose greatest is 5, and how many groups are computed again.
@@ -371,8 +378,8 @@ def test_only_lost_groups_are_read_again() -> None:
     plan = planned(grouped("min(`h.b`)"), ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
     assert [scan.image for scan in scans(plan.moved)] == ["delta"]
-    assert [scan.image for scan in scans(plan.again)] == ["new"]
-    (only,) = (node for node in walk(plan.again) if isinstance(node, SemiJoin))
+    assert [scan.image for scan in scans(plan.recomputed)] == ["new"]
+    (only,) = (node for node in walk(plan.recomputed) if isinstance(node, SemiJoin))
     assert only.left == H
 
 
@@ -385,7 +392,7 @@ def test_totals_are_shared_by_all_that_follows_from_them() -> None:
 
 
 def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) -> None:
-    plan = totals(grouped("sum(`h.b`)"), ("h.a",), of(HEAP), {"h.b": "int"})
+    plan = plan_aggregate_state(grouped("sum(`h.b`)"), ("h.a",), of(HEAP), {"h.b": "int"})
     assert plan is not None
     least = "select 1 as a, (-2147483648)::int as b, 0 as c, -1 as __arctic_weight"
     con.execute(f'create or replace table "{input_name(HEAP.name, "delta")}" as {least}')
@@ -416,8 +423,8 @@ def test_totals_can_be_told_without_knowing_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
-    assert [found.state for found in possible_totals(tree, ("l.b",), types(tree))] == [plan.state]
-    assert not list(possible_totals(grouped("first(`h.b`)"), ("h.a",), {}))
+    assert [found.state for found in possible_aggregate_states(tree, ("l.b",), types(tree))] == [plan.state]
+    assert not list(possible_aggregate_states(grouped("first(`h.b`)"), ("h.a",), {}))
 
 
 def grouped(call: str, child: Node = H) -> Node:
@@ -485,7 +492,7 @@ REFUSED: dict[str, tuple[Node, Key]] = {
 
 @pytest.mark.parametrize(("tree", "key"), REFUSED.values(), ids=REFUSED)
 def test_what_does_not_follow_from_totals_is_not_kept_by_them(tree: Node, key: Key) -> None:
-    assert totals(tree, key, of(HEAP), types(tree)) is None
+    assert plan_aggregate_state(tree, key, of(HEAP), types(tree)) is None
 
 
 TYPES: dict[str, tuple[bool, str, dict[str, str]]] = {
@@ -521,7 +528,7 @@ TYPES: dict[str, tuple[bool, str, dict[str, str]]] = {
 def test_only_exact_numbers_are_added_and_only_what_has_one_order_has_extremes(
     is_kept: bool, call: str, known: dict[str, str]
 ) -> None:
-    assert (totals(grouped(call), ("h.a",), of(HEAP), known) is not None) == is_kept
+    assert (plan_aggregate_state(grouped(call), ("h.a",), of(HEAP), known) is not None) == is_kept
 
 
 BELOW: dict[str, tuple[Key | None, str, dict[str, str]]] = {
@@ -542,7 +549,9 @@ def test_groups_of_groups_are_counted_where_these_are_the_same_in_any_order(
     kept: Key | None, call: str, known: dict[str, str]
 ) -> None:
     """Otherwise what the inner ones are made of is kept, as far as that is."""
-    plan = totals(Aggregate(grouped(call), ("c0",), calls("count(*)", name="d")), ("c0",), of(HEAP), known)
+    plan = plan_aggregate_state(
+        Aggregate(grouped(call), ("c0",), calls("count(*)", name="d")), ("c0",), of(HEAP), known
+    )
     assert (plan and plan.keys) == kept
 
 

@@ -25,7 +25,7 @@ from arctic_runtime.ivm.algebra.tree import (
     walk,
 )
 from arctic_runtime.ivm.algebra.unique import unique_keys
-from arctic_runtime.ivm.rules.runtime_filters import Worth
+from arctic_runtime.ivm.rules.runtime_filters import FilterSources
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, Maintenance, maintain
 from arctic_runtime.model.names import TableName
@@ -61,7 +61,7 @@ COUNTED_BY_A = Aggregate(L, ("l.a",), (("rows", condition("count(*)")),))
 LESS_ROWS = condition("`rows` < `n`")
 ONE_ROW = Filter(ONE.scan("o"), condition("`o.id` = 1"))
 FULL = Join("full", H, R, condition("`h.a` = `r.id`"))
-ALL_WORTH = {source.name: frozenset(other.name for other in SOURCES) for source in SOURCES}
+ALL_FILTER_SOURCES = {source.name: frozenset(other.name for other in SOURCES) for source in SOURCES}
 RANK = (("rank", condition("row_number() over (partition by `l.a` order by `l.id`)")),)
 
 
@@ -88,16 +88,16 @@ def maintained(case: Case, key: tuple[str, ...], plan: Maintenance) -> Bag:
     return case.rows(plan.new) + type(case.old)(kept)
 
 
-@pytest.mark.parametrize("worth", [{}, ALL_WORTH], ids=["", "by witnesses"])
+@pytest.mark.parametrize("filter_sources", [{}, ALL_FILTER_SOURCES], ids=["", "with runtime filters"])
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_old_result_becomes_the_new_one(
-    con: duckdb.DuckDBPyConnection, seed: int, linear: bool, worth: Worth
+    con: duckdb.DuckDBPyConnection, seed: int, linear: bool, filter_sources: FilterSources
 ) -> None:
     for case in cases(con, seed, linear):
         key = case.random.choice([*map(tuple, unique_keys(case.tree)), case.names()])
         try:
-            plan = maintain(case.tree, key, case.changed, Facts(types=types(case.tree), worth=worth))
+            plan = maintain(case.tree, key, case.changed, Facts(types=types(case.tree), filter_sources=filter_sources))
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED", "ONE_ROW")  # noqa: PT017
             assert (refused.reason == "NOTHING_NEW") == (not case.changed)  # noqa: PT017
