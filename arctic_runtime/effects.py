@@ -87,6 +87,10 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "expiry.orphans": Effect("repeatable", "Deletes files that belong to no snapshot."),
         "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
         "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
+        # Ingestion of change data.
+        "ingest.create_dead_letters": Effect("repeatable", "Creates the table of a source's dead letters."),
+        "ingest.append_dead_letters": Effect("once", "Appends events that can't be applied to the dead letter table."),
+        "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # What the adapter does for dbt.
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),
         "namespace.create": Effect("repeatable", "Creates a namespace where there is none."),

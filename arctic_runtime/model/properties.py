@@ -23,6 +23,7 @@ Place = Literal[
     "branch of the change table or the base",
     "branch of the base",
     "tag of the base",
+    "property of the dead letter table",
 ]
 """Where a name is written."""
 
@@ -44,6 +45,8 @@ STARTED: Final = "arctic.started"
 ESTIMATED: Final = "arctic.estimated"
 CHANGELOG: Final = "arctic.changelog"
 REPAIRED: Final = "arctic.repaired"
+POSITION: Final = "arctic.position"
+SOURCE_TIME: Final = "arctic.source-time"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -171,6 +174,17 @@ STORED_NAMES: Final = (
         ESTIMATED,
         _RUN,
         "the seconds that were estimated for the run; later estimates compare them with the time that it took",
+    ),
+    StoredName(
+        POSITION,
+        (*_RUN, "property of the dead letter table"),
+        "up to where in a source of change data the table, or every table of the source, has all events: a text of the "
+        "transport that reads the source",
+    ),
+    StoredName(
+        SOURCE_TIME,
+        ("property of the dead letter table",),
+        "when the newest change that all tables of the source have was made there, in milliseconds since 1970",
     ),
     StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
     StoredName(

@@ -39,6 +39,7 @@ class RunSummary:
     estimated: float | None = None
     changelog: str | None = None
     repaired: str | None = None
+    position: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -85,6 +86,7 @@ _TEXTS: Mapping[str, str] = {
     "judged": properties.JUDGED,
     "changelog": properties.CHANGELOG,
     "repaired": properties.REPAIRED,
+    "position": properties.POSITION,
 }
 """Entries that are texts in tables as well: field → key."""
 

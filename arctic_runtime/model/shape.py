@@ -14,7 +14,8 @@ INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 """The actions of change rows."""
 
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
-FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK)
+UNSENT_VALUE = "!value that its source did not send"
+FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
 """Actions of rows that break the key or the contract: such rows are counted on a branch, and never published."""
 
 

@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_save
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.run import Refresh
+from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -407,6 +408,26 @@ def savepoint() -> Scenario:
     return Scenario(("savepoint.tag", "savepoint.drop_tag"), build, act, of(state_model), ("m",))
 
 
+# Ingestion
+
+
+def ingestion() -> Scenario:
+    """Events of one table and a dead letter."""
+    texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(3)]
+
+    def act(lake: Warehouse) -> None:
+        source = replace(source_of(lake, "orders"), most_dead=None)
+        ingest(lake, source, Replay([[Part("public.orders", ORDERS, [*texts, "{"])]]))
+        assert lake.spark.table(str(source.ledger)).count() == 1
+
+    return Scenario(
+        ("ingest.create_dead_letters", "ingest.append_dead_letters", "ingest.advance"),
+        lambda lake: None,
+        act,
+        tables=("orders",),
+    )
+
+
 # What the adapter does
 
 
@@ -474,6 +495,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         old_versions,
         orphans,
         savepoint,
+        ingestion,
         increment_of_an_empty_table,
         debug,
     )

@@ -58,6 +58,13 @@ class Transport(Protocol):
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         """Batches as they come; ends when `close` is called, or when nothing more is there if `until_drained`."""
 
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        """The events of a batch that come after a position, which may lie before, in or after the batch.
+
+        A table that was committed just before the process died gets events that it has already; the rows of a snapshot
+        are never left out.
+        """
+
     def acknowledge(self, batch: Batch) -> None:
         """Tells the source that everything up to the end of a batch is kept."""
 

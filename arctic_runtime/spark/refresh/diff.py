@@ -18,6 +18,7 @@ from arctic_runtime.model.shape import (
     INSERT,
     NULL_COLUMN,
     NULL_KEY,
+    UNSENT_VALUE,
     UPDATE,
     UPSERT,
     Shape,
@@ -102,14 +103,16 @@ def event_changes(
 ) -> DataFrame:
     """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
 
-    `net` is what `events.net_events` gives. Of base and unmerged changes, rows under other keys may be left out.
+    `net` is what `events.net_events` gives, and for `on_match` "fill" the flags of `unsent_flag` besides. Of base and
+    unmerged changes, rows under other keys may be left out.
     Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
     `_before`: an older event of that key may still arrive, and must lose.
     """
     looked_up = _look_up(net, base, unmerged, shape)
     joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
     found = _keep_what_is_not_given(joined, shape)
-    return _emit(found, shape, _contract_flaw(shape), Sql("true" if ordered else "false"))
+    flaw = _unsent_flaw(found, shape) if on_match == "fill" else _contract_flaw(shape)
+    return _emit(found, shape, flaw, Sql("true" if ordered else "false"))
 
 
 def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
@@ -178,7 +181,34 @@ def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-_ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore}
+def _fill(joined: DataFrame, shape: Shape) -> DataFrame:
+    """A value that no event sent, as the flags of `unsent_flag` say, is that of the old row."""
+    unsent = [i for i in range(len(shape.columns)) if unsent_flag(i) in joined.columns]
+    kept = F.col(_HAS_BEFORE) & ~F.col("reset")
+    return joined.withColumns(
+        {f"a{i}": F.when(kept & F.col(unsent_flag(i)), F.col(f"b{i}")).otherwise(F.col(f"a{i}")) for i in unsent}
+    )
+
+
+def unsent_flag(place: int) -> str:
+    """The column of net events that says whether a value of the table's column at a place was not sent."""
+    return f"unsent{place}"
+
+
+def _unsent_flaw(joined: DataFrame, shape: Shape) -> Sql:
+    """The flaw of rows of which a value was not sent, and no old row has it; else what a contract forbids."""
+    unsent = [name(unsent_flag(i)) for i in range(len(shape.columns)) if unsent_flag(i) in joined.columns]
+    return statement(
+        "CASE WHEN {after} AND ({unsent}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
+        after=name(_HAS_AFTER),
+        before=name(_HAS_BEFORE),
+        unsent=listed(unsent, " OR ") if unsent else _NO,
+        flaw=text(UNSENT_VALUE),
+        contract=_contract_flaw(shape),
+    )
+
+
+_ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore, "fill": _fill}
 
 
 def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO) -> DataFrame:

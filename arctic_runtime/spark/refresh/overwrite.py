@@ -85,6 +85,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
         offsets=last.offsets,
         query=last.query,
         high_watermark=last.high_watermark,
+        position=last.position,
         restored=last.restored,
         declared=known.and_also(part, written),
     )

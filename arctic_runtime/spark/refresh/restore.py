@@ -56,6 +56,7 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         given_up=then.given_up,
         high_watermark=then.high_watermark,
         declared=then.declared,
+        position=then.position,
     )
     appended = publish(ChangeSet(commit_plan, found, shape, summary), context)
     session.reconciled(session.observe())

@@ -18,13 +18,13 @@ from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.columns import plain_columns
 from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import SourceState, TableState
-from arctic_runtime.model.step import AppendChanges, CreateChangeTable, DropTable, EvolveSchema, SetProperties
+from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
@@ -32,7 +32,7 @@ from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import Upstreams, without_join_hints
 from arctic_runtime.plan.reconcile import stale_branches
-from arctic_runtime.plan.schema import TypeConflict, check_query, plan_schema
+from arctic_runtime.plan.schema import check_query
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
@@ -43,6 +43,7 @@ from arctic_runtime.spark.refresh.failures import refusal_for
 from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
+from arctic_runtime.spark.refresh.prepare import prepared
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import appended, columns_of, with_source_position
@@ -188,7 +189,8 @@ class Refresh:
             check_query(self.model, columns, stored)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
-            context, shape = self._prepared(context, columns, stored)
+            sequence_type = events.sequence_type(self.model, columns)
+            context, shape = prepared(self.table, context, stored, sequence_type)
         attempt = partial(self._publish, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same)
         with self.table.timings.timed("changes"):
             try:
@@ -287,41 +289,6 @@ class Refresh:
                 f"{self.model.table}: its upstream {', '.join(moved)} changed while the query ran.\n"
                 "  what to do: run again; if it changes all the time, keep it in a model that this one can follow"
             )
-
-    def _prepared(
-        self, context: Context, columns: tuple[Column, ...], stored: tuple[Column, ...]
-    ) -> tuple[Context, Shape]:
-        """Creates the change table, or brings its columns and the base's to those of the query."""
-        model = self.model
-        state = context.state
-        if state.changes is None:
-            create = CreateChangeTable(model.table.changes, stored, events.sequence_type(model, columns))
-            perform(create, context)
-            state = self.table.observe()
-        assert state.changes is not None
-        steps = self._evolution(context, state, stored)
-        for step in steps:
-            perform(step, context)
-        if steps:
-            state = self.table.observe()
-        return replace(context, state=state), shape_of(model, state, stored)
-
-    def _evolution(self, context: Context, state: TableState, stored: tuple[Column, ...]) -> list[EvolveSchema]:
-        """The steps from the tables' columns to the query's; tables without rows whose columns can't are dropped."""
-        model = self.model
-        assert state.changes is not None
-        own = [(model.table.changes, plain_columns(state.changes.columns), True)]
-        if state.base is not None:
-            own.append((model.base, state.base.columns, False))
-        try:
-            steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
-        except TypeConflict:
-            if not decisions.holds_nothing(model, state):
-                raise
-            for table in (model.base, model.table.changes):
-                perform(DropTable(table), context)
-            raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
-        return [step for step in steps if not step.change.is_empty]
 
     def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
         last = None if self._request.full_refresh else last_run(context.state.changes)

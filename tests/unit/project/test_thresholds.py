@@ -19,6 +19,8 @@ FACTS = {
     "catalog/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
     "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
+    "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
+    "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",

@@ -1,0 +1,148 @@
+"""A source is ingested: batches of its transport are published to its tables until it is drained or stopped."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import DataError, SourceError
+from arctic_runtime.ingest.formats.event_format import EventFormat
+from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
+from arctic_runtime.ingest.writing.ledger import Ledger, Progress
+from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """A batch after all its tables were published: what became of the events of each, and how long that took.
+
+    `progress` is how far all tables of the source are now.
+    """
+
+    tables: tuple[Written, ...]
+    count: int
+    seconds: float
+    progress: Progress
+
+
+class Ingestion:
+    """Brings the events of one source into its tables, exactly once, whenever the process may die.
+
+    A batch is published to each of its tables, then the source's progress is noted, and then the source is told. What
+    comes again because the process died in between is left out by each table's own position. `session` gives a Spark
+    session of its own to each thread that calls it, and `report` gets each batch when it is done.
+    """
+
+    def __init__(
+        self,
+        source: IngestSource,
+        transport: Transport,
+        form: EventFormat,
+        reader: CatalogReader,
+        session: Callable[[], SparkSession],
+        report: Callable[[BatchReport], None] = lambda _: None,
+    ) -> None:
+        self.source = source
+        self._transport = transport
+        self._reader = reader
+        self._sessions = threading.local()
+        self._session = session
+        self._report = report
+        self._ledger = Ledger(source.ledger, reader, self._spark)
+        self._writers = {table.name: TableWriter(table, reader, self._spark, form) for table in source.tables}
+        self._tables = {table.source_name: table for table in source.tables}
+        self._stopping = threading.Event()
+
+    def run(self, once: bool) -> None:
+        """Ingests until the source is drained (`once`), or until `stop` is called.
+
+        Raises SourceError where the source fails, DataError for more dead letters than are allowed, and what writing
+        raises; everything up to the batch before is kept then.
+        """
+        self._reader.create_namespace(self.source.ledger.schema)
+        self._ledger.ensure()
+        self._check_dead()
+        progress = self._ledger.progress()
+        self._transport.open(progress.position)
+        try:
+            with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
+                for batch in self._transport.batches(once):
+                    started = time.monotonic()
+                    progress = self._write(batch, progress, pool, started)
+                    if self._stopping.is_set():
+                        return
+                    if not once:
+                        self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+        finally:
+            self._transport.close()
+
+    def stop(self) -> None:
+        """Ends `run` after the batch under way; can be called from another thread or from a signal's handler."""
+        self._stopping.set()
+        self._transport.close()
+
+    def _write(self, batch: Batch, progress: Progress, pool: ThreadPoolExecutor, started: float) -> Progress:
+        tasks = [pool.submit(partial(self._write_table, table, parts, batch)) for table, parts in self._by_table(batch)]
+        written = tuple(one for task in tasks for one in task.result())
+        newest = max((of.newest for of in written if of.newest is not None), default=progress.newest)
+        now = Progress(batch.position, newest)
+        self._ledger.advance(now)
+        self._transport.acknowledge(batch)
+        self._report(BatchReport(written, batch.count, time.monotonic() - started, now))
+        if any(of.dead for of in written):
+            self._check_dead()
+        return now
+
+    def _by_table(self, batch: Batch) -> Iterable[tuple[IngestedTable, list[TableEvents]]]:
+        found: dict[str, list[TableEvents]] = {}
+        for events in batch.tables:
+            if events.table not in self._tables:
+                raise SourceError(
+                    f"source {self.source.name}: events of {events.table} came, which is none of its tables.\n"
+                    f"  expected: {', '.join(sorted(self._tables))}\n"
+                    "  what to do: declare the table in the source's YAML, or narrow what the connector sends"
+                )
+            found.setdefault(events.table, []).append(events)
+        return [(self._tables[name], parts) for name, parts in found.items()]
+
+    def _write_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
+        """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
+        writer = self._writers[table.name]
+        dead = partial(self._take_dead, table, batch.position)
+        *first, last = parts
+        written = [writer.write(part, None, self._transport.after, dead) for part in first]
+        return [*written, writer.write(last, batch.position, self._transport.after, dead)]
+
+    def _take_dead(self, table: IngestedTable, position: str, decoded: DataFrame) -> None:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self._ledger.add(decoded, table.source_name, position, now)
+
+    def _check_dead(self) -> None:
+        """Raises DataError where more dead letters are kept than the source allows; sound events are applied then."""
+        most = self.source.most_dead
+        found = 0 if most is None else self._ledger.dead()
+        if most is not None and found > most:
+            raise DataError(
+                f"source {self.source.name}: events can't be applied, and ingestion stopped; sound events before are "
+                f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
+                f"  found: {found} in {self.source.ledger}, with the reason of each\n"
+                "  what to do: mend the declared columns and run with --replay-dead, delete rows that have no meaning "
+                "from that table, or set `dead_letters: any` to go on whatever comes"
+            )
+
+    def _spark(self) -> SparkSession:
+        if not hasattr(self._sessions, "spark"):
+            self._sessions.spark = self._session()
+        found: SparkSession = self._sessions.spark
+        return found

@@ -1,0 +1,193 @@
+"""A source of change data and its tables, as `meta.arctic.ingest` of a dbt source describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, OnSchemaChange
+from arctic_runtime.plan.config_readers import read_names, read_text
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.profile import nearest
+
+SchemaChanges = Literal["safe", "evolve", "freeze"]
+
+DEAD_LETTERS = "__dead_letters"
+_POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
+    "safe": "append_new_columns",
+    "evolve": "sync_all_columns",
+    "freeze": "fail",
+}
+_TABLE_KEYS = (
+    "primary_key",
+    "partition_by",
+    "sort_key",
+    "hash_key",
+    "merge",
+    "nodes",
+    "target_file_bytes",
+    "node_bytes",
+    "compaction",
+    "retention",
+    "tblproperties",
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class IngestedTable:
+    """A table of a source. `source_name` is its name there, with its schema where the source has such.
+
+    `settings` are configuration keys of the arctic table. `columns` are those that the user declares, for formats that
+    do not tell them.
+    """
+
+    name: str
+    source_name: str
+    table: TableName
+    settings: Mapping[str, Any]
+    columns: tuple[SourceColumn, ...] = ()
+    schema_changes: SchemaChanges = "safe"
+
+    def model(self, key: tuple[str, ...]) -> Model:
+        """The arctic table as the runtime knows it; `key` is the source's primary key, used unless one is configured.
+
+        Raises ConfigError where neither has one, or a setting can't be used.
+        """
+        settings = {"merge": "on_read", "primary_key": list(key), **self.settings}
+        if not read_names("primary_key", settings["primary_key"]):
+            raise ConfigError(
+                f"{self.table}: the table {self.source_name} has no primary key, and rows are told apart by it.\n"
+                "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table, "
+                "or leave the table out"
+            )
+        config = configure(settings, f"source table {self.name}")
+        return Model(self.table, "", replace(config, on_schema_change=_POLICIES[self.schema_changes]))
+
+
+@dataclass(frozen=True)
+class IngestSource:
+    """A source that is ingested. `connection` holds what only its connector understands, secrets among it.
+
+    `trigger_seconds` is the shortest time between two batches, and `most_dead` the number of dead letters that
+    are kept at most before ingestion stops; None for any number.
+    """
+
+    name: str
+    connector: str
+    connection: Mapping[str, Any] = field(repr=False)
+    tables: tuple[IngestedTable, ...]
+    ledger: TableName
+    trigger_seconds: float = 1.0
+    most_dead: int | None = 0
+
+    def table(self, name: str) -> IngestedTable:
+        """The table of this name, as dbt or as the source calls it; raises ConfigError where there is none."""
+        for table in self.tables:
+            if name in (table.name, table.source_name):
+                return table
+        names = [table.name for table in self.tables]
+        raise ConfigError(f"source {self.name} has no table {name!r}{nearest(name, names)}; it has {', '.join(names)}")
+
+
+@dataclass(frozen=True)
+class DeclaredTable:
+    """A table of a dbt source as its YAML declares it, whatever part of dbt read it.
+
+    `meta` is its own `meta.arctic`, and `columns` are names and types of its columns that have a type.
+    """
+
+    name: str
+    identifier: str
+    schema: str
+    catalog: str
+    meta: Mapping[str, Any]
+    columns: tuple[tuple[str, str], ...]
+
+
+def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[DeclaredTable]) -> IngestSource:
+    """A source from its `meta.arctic.ingest` and its tables; raises ConfigError with everything that is wrong."""
+    wrong: list[str] = []
+    known = dict(ingest)
+    connector = known.pop("connector", None)
+    if not isinstance(connector, str):
+        wrong.append("`connector` is missing: postgresql, mysql, mariadb, kafka, files, or a Debezium connector's name")
+    values: dict[str, Any] = {}
+    for key, (read, default) in _READERS.items():
+        try:
+            values[key] = read(key, known.pop(key)) if key in known else default
+        except ConfigError as error:
+            wrong.append(str(error))
+    policy = values.pop("schema_changes", "safe")
+    read_tables = [_table(table, policy, values.get("table_schema"), wrong) for table in tables]
+    values.pop("table_schema", None)
+    if not read_tables:
+        wrong.append("it has no tables")
+    if wrong:
+        raise ConfigError(
+            f"source {name}: its `meta.arctic.ingest` can't be used.\n" + "\n".join(f"  - {of}" for of in wrong)
+        )
+    first = next(iter(tables))
+    ledger = TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
+    return IngestSource(
+        name, str(connector), known, tuple(read_tables), ledger, values["trigger"], values["dead_letters"]
+    )
+
+
+def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: list[str]) -> IngestedTable:
+    meta = dict(of.meta)
+    source_name = str(meta.pop("source_table", of.identifier))
+    chosen = meta.pop("schema_changes", policy)
+    for key in meta:
+        if key not in _TABLE_KEYS:
+            wrong.append(f"table {of.name}: unknown key `{key}`{nearest(key, _TABLE_KEYS)}")
+    full = source_name if "." in source_name or schema is None else f"{schema}.{source_name}"
+    columns = tuple(SourceColumn(column, kind) for column, kind in of.columns)
+    return IngestedTable(of.name, full, TableName(of.catalog, of.schema, of.identifier), meta, columns, chosen)
+
+
+def _read_policy(key: str, value: Any) -> SchemaChanges:
+    policies = get_args(SchemaChanges)
+    if value not in policies:
+        raise ConfigError(f"`{key}: {value}` is unknown{nearest(str(value), policies)}; expected {', '.join(policies)}")
+    found: SchemaChanges = value
+    return found
+
+
+def _read_seconds(key: str, value: Any) -> float:
+    found = _DURATION.fullmatch(str(value).strip())
+    if found is None:
+        raise ConfigError(f"`{key}: {value}` is no duration; expected a number with ms, s, m or h, such as 1s")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _read_most(key: str, value: Any) -> int | None:
+    if value in ("any", None):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(
+            f"`{key}: {value}` must be how many dead letters may be kept before ingestion stops: a number, or any"
+        )
+    most: int = value
+    return most
+
+
+_READERS: Mapping[str, tuple[Callable[[str, Any], Any], Any]] = {
+    "schema_changes": (_read_policy, "safe"),
+    "trigger": (_read_seconds, 1.0),
+    "dead_letters": (_read_most, 0),
+    "table_schema": (read_text, None),
+}
+
+
+def declared_schema(table: IngestedTable) -> SourceSchema | None:
+    """The schema that the user declares for a table; None where no column has a type."""
+    if not table.columns:
+        return None
+    return SourceSchema(table.columns, read_names("primary_key", table.settings.get("primary_key", ())))

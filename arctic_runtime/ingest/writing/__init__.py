@@ -1,0 +1,1 @@
+"""Events of all transports are decoded, folded to net rows and published, one commit per table and batch."""

@@ -1,0 +1,456 @@
+"""From the JSON of change events to typed rows, by Spark, as a format and a table's schema say.
+
+Every value is taken from the JSON as text and cast on its own, so a value that does not fit its type is noticed: the
+event becomes a dead letter, and no value turns into null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Encoding, EventFormat, Path, SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.model.columns import OWN_PREFIX, same_name
+from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
+
+CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY = (
+    f"{OWN_PREFIX}{own}" for own in ("change", "time", "transaction", "reason", "absent", "part", "old_key")
+)
+"""Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
+(timestamp), in which transaction of the source (string), why an event is a dead letter (null for others), the names of
+columns whose value the source did not send (null where it sent all), and the place of a row in its event. OLD_KEY is a
+struct of the primary key before the change, null where the source does not send it or it is the same."""
+
+_EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
+
+_DECIMAL_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class _Value:
+    """The JSON text of a value as an expression, and the column that it is of."""
+
+    text: Sql
+    column: SourceColumn
+
+
+def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decoded events of one table: its columns, typed, and CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY.
+
+    PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
+    primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
+    nothing of rows are left out. Raises ConfigError where two columns differ in nothing but case.
+    """
+    _check_names(schema)
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = events.select("*", F.from_json(_as_text(events), _json_schema(form, schema), options).alias(_EVENT))
+    rows = _exploded(parsed, form)
+    named = {column.name: _Value(_field(_ROW, column.name), column) for column in schema.columns}
+    change = _change(form)
+    typed = [aliased(_guarded(value, form), value.column.name) for value in named.values()]
+    kept = [name(PAYLOAD), name(ORIGIN), name(ARRIVAL), name(PART)]
+    decoded = rows.selectExpr(
+        *kept,
+        *typed,
+        aliased(change, CHANGE),
+        aliased(_time(form), TIME),
+        aliased(_text_at(form.transaction), TRANSACTION),
+        aliased(_reason(form, schema, change), REASON),
+        aliased(_absent(form, named), ABSENT),
+        aliased(_old_key(form, schema), OLD_KEY),
+    )
+    return decoded.where(~F.col(CHANGE).eqNullSafe("ignored"))
+
+
+def _check_names(schema: SourceSchema) -> None:
+    for place, column in enumerate(schema.columns):
+        twin = next((one for one in schema.columns[:place] if same_name(one.name, column.name)), None)
+        if twin is not None:
+            raise ConfigError(
+                f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.\n"
+                "  what to do: rename one at the source, or exclude it"
+            )
+
+
+def _as_text(events: DataFrame) -> Expression:
+    """The payload as text; null where its bytes are no UTF-8, which makes the event a dead letter."""
+    is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
+    if not is_binary:
+        return F.col(PAYLOAD)
+    whole = F.col(PAYLOAD).cast("string")
+    return F.when(F.is_valid_utf8(whole), whole)
+
+
+def _json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
+    """The type of an event with all its values as text."""
+    row = StructType([StructField(column.name, StringType()) for column in schema.columns])
+    image: DataType = ArrayType(row) if form.rows_are_lists else row
+    leaves: dict[Path, DataType] = {path: StringType() for path in _leaves(form)}
+    leaves[form.row] = image
+    if form.before is not None:
+        leaves[form.before] = image
+    made = _nested(leaves)
+    return made.add(_CORRUPT, StringType())
+
+
+def _leaves(form: EventFormat) -> list[Path]:
+    return [path for path in (form.operation, form.time, form.transaction) if path]
+
+
+def _nested(leaves: Mapping[Path, DataType]) -> StructType:
+    """A struct with these fields at their paths. The path of no names stands for the fields of the top level."""
+    fields: dict[str, DataType] = {}
+    top = leaves.get(())
+    if isinstance(top, StructType):
+        fields |= {field.name: field.dataType for field in top.fields}
+    for first in dict.fromkeys(path[0] for path in leaves if path):
+        below = {path[1:]: kind for path, kind in leaves.items() if path and path[0] == first}
+        fields[first] = below[()] if set(below) == {()} else _nested(below)
+    return StructType([StructField(own, kind) for own, kind in fields.items()])
+
+
+def _exploded(parsed: DataFrame, form: EventFormat) -> DataFrame:
+    """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
+    row, was = _at(form.row), _at(form.before) if form.before is not None else Sql("NULL")
+    if not form.rows_are_lists:
+        return parsed.selectExpr("*", aliased(row, _ROW), aliased(was, _WAS), aliased(Sql("0"), PART))
+    pair = statement(
+        "named_struct('row', x, 'was', get({was}, i))" if form.before else "named_struct('row', x)", was=was
+    )
+    pairs = statement("posexplode_outer(transform({row}, (x, i) -> {pair}))", row=row, pair=pair)
+    found = parsed.selectExpr(
+        "*", statement("{pairs} AS ({part}, {both})", pairs=pairs, part=name(PART), both=name(_PAIR))
+    )
+    before = name(_PAIR, "was") if form.before else Sql("NULL")
+    return found.selectExpr("*", aliased(name(_PAIR, "row"), _ROW), aliased(before, _WAS))
+
+
+def _at(path: Path) -> Sql:
+    """The field of an event at a path; the event itself at the path of no names."""
+    return name(_EVENT, *path)
+
+
+def _field(image: str, own: str) -> Sql:
+    return name(image, own)
+
+
+def _text_at(path: Path | None) -> Sql:
+    return Sql("CAST(NULL AS string)") if path is None else _at(path)
+
+
+def _change(form: EventFormat) -> Sql:
+    """What an event says, as a `Change`; null for an operation that the format does not have."""
+    operation = _at(form.operation)
+    cases = [
+        statement("WHEN {code} THEN {change} ", code=text(code), change=text(change))
+        for code, change in form.changes.items()
+    ]
+    return statement("CASE {operation} {cases}END", operation=operation, cases=listed(cases, ""))
+
+
+_UNITS: Mapping[str, int] = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
+
+
+def _time(form: EventFormat) -> Sql:
+    if form.time is None:
+        return Sql("CAST(NULL AS timestamp)")
+    return statement(
+        "timestamp_micros(try_cast({value} AS bigint) * {unit})",
+        value=_at(form.time),
+        unit=number(_UNITS[form.time_unit]),
+    )
+
+
+def _image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
+    """The JSON text of a column in the row after a change, or in the deleted row."""
+    after, was = _field(_ROW, column.name), _field(_WAS, column.name)
+    if form.before is None or form.is_row_of_delete:
+        return after
+    return statement("CASE WHEN {change} = 'delete' THEN {was} ELSE {after} END", change=change, was=was, after=after)
+
+
+def _is_absent(value: Sql, form: EventFormat) -> Sql:
+    return statement("{value} IN ({marks})", value=value, marks=listed(map(text, form.unavailable)))
+
+
+def _may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
+    """Whether a source may leave out a value: those that are kept out of line are texts, bytes, lists and decimals."""
+    return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
+
+
+def _guarded(value: _Value, form: EventFormat) -> Sql:
+    """A value in the column's type; null where it is absent or does not fit."""
+    column, shown = value.column, _image_text(value.column, form, _change(form))
+    decoded = _decoded(_Value(shown, column))
+    if not _may_be_absent(column, form):
+        return decoded
+    return statement(
+        "CASE WHEN NOT coalesce({absent}, false) THEN {decoded} END", absent=_is_absent(shown, form), decoded=decoded
+    )
+
+
+def _decoded(value: _Value) -> Sql:
+    return _DECODERS[value.column.encoding](value)
+
+
+def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
+    """Why an event can't be applied, the first reason that holds; null for sound events."""
+    cases = [
+        statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=name(_EVENT)),
+        statement("WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=name(_EVENT, _CORRUPT)),
+        statement("WHEN {operation} IS NULL THEN 'no operation'", operation=_at(form.operation)),
+        statement(
+            "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})",
+            change=change,
+            operation=_at(form.operation),
+        ),
+    ]
+    says_rows = statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
+    for column in schema.columns:
+        shown = _image_text(column, form, change)
+        absent = (
+            statement("NOT {absent} AND ", absent=_is_absent(shown, form)) if _may_be_absent(column, form) else Sql("")
+        )
+        misfit = statement(
+            "WHEN {says} AND {shown} IS NOT NULL AND {absent}({decoded}) IS NULL THEN {reason}",
+            says=says_rows,
+            shown=shown,
+            absent=absent,
+            decoded=_decoded(_Value(shown, column)),
+            reason=text(f"column {column.name}: the value does not fit {column.type}"),
+        )
+        if not _fits_always(column):
+            cases.append(misfit)
+        if any(same_name(column.name, part) for part in schema.key):
+            cases.append(
+                statement(
+                    "WHEN {says} AND {shown} IS NULL THEN {reason}",
+                    says=says_rows,
+                    shown=shown,
+                    reason=text(f"primary key column {column.name} has no value"),
+                )
+            )
+    return statement("CASE {cases} END", cases=listed(cases, " "))
+
+
+def _fits_always(column: SourceColumn) -> bool:
+    return column.type == "string" and column.encoding in ("plain", "json")
+
+
+def _absent(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
+    """The names of columns whose value was not sent; null where all were."""
+    change = _change(form)
+    marks = [
+        statement(
+            "CASE WHEN {absent} THEN {own} END",
+            absent=_is_absent(_image_text(value.column, form, change), form),
+            own=text(own),
+        )
+        for own, value in values.items()
+        if _may_be_absent(value.column, form)
+    ]
+    if not marks:
+        return Sql("CAST(NULL AS array<string>)")
+    found = statement("array_compact(array({marks}))", marks=listed(marks))
+    return statement("CASE WHEN size({found}) > 0 THEN {found} END", found=found)
+
+
+def _old_key(form: EventFormat, schema: SourceSchema) -> Sql:
+    """The primary key before an update, where the source sends it and it is another one."""
+    key = [column for column in schema.columns if any(same_name(column.name, part) for part in schema.key)]
+    if form.before is None or not key:
+        return Sql("NULL")
+    was, differs = [], []
+    for column in key:
+        before, after = _field(_WAS, column.name), _field(_ROW, column.name)
+        known = statement("coalesce({before}, {after})", before=before, after=after)
+        was.append(aliased(_decoded(_Value(known, column)), column.name))
+        differs.append(statement("{before} <> {after}", before=before, after=after))
+    return statement(
+        "CASE WHEN {change} = 'update' AND ({differs}) THEN struct({was}) END",
+        change=_change(form),
+        differs=listed(differs, " OR "),
+        was=listed(was),
+    )
+
+
+def _cast(value: _Value) -> Sql:
+    return statement("try_cast({text} AS {kind})", text=value.text, kind=type_name(value.column.type))
+
+
+def _plain(value: _Value) -> Sql:
+    """A cast, which rounds decimals: one with more digits after the point than the type has does not fit."""
+    kind = value.column.type
+    if kind == "string":
+        return value.text
+    if not kind.startswith("decimal"):
+        return _cast(value)
+    digits, scale = (int(part) for part in kind[len("decimal(") : -1].split(","))
+    widest = f"decimal({_DECIMAL_DIGITS},{_DECIMAL_DIGITS - (digits - scale)})"
+    return statement(
+        "CASE WHEN {cast} = try_cast({text} AS {widest}) THEN {cast} END",
+        cast=_cast(value),
+        text=value.text,
+        widest=type_name(widest),
+    )
+
+
+_EPOCH = Sql("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+_MOST_MICROS = 9_000_000_000_000_000_000
+
+
+def _count(value: _Value) -> Sql:
+    return statement("try_cast({text} AS bigint)", text=value.text)
+
+
+def _epoch(value: _Value, micros: int) -> Sql:
+    """A timestamp from a count of units of so many microseconds since 1970."""
+    count, most = _count(value), number(_MOST_MICROS // micros)
+    made = _timestamp(statement("{count} * {micros}", count=count, micros=number(micros)), value.column.type)
+    return statement("CASE WHEN {count} BETWEEN -{most} AND {most} THEN {made} END", count=count, most=most, made=made)
+
+
+def _epoch_nanos(value: _Value) -> Sql:
+    """A timestamp to the microsecond; a count with more digits than that does not fit."""
+    count = _count(value)
+    made = _timestamp(statement("{count} DIV 1000", count=count), value.column.type)
+    return statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
+
+
+def _timestamp(micros: Sql, kind: str) -> Sql:
+    """A timestamp of a type from microseconds since 1970; the session's time zone has no part in it."""
+    if kind == "timestamp":
+        return statement("timestamp_micros({micros})", micros=micros)
+    return statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
+
+
+def _epoch_days(value: _Value) -> Sql:
+    return statement("date_from_unix_date(try_cast({text} AS int))", text=value.text)
+
+
+def _time_of_day(value: _Value, in_second: int) -> Sql:
+    """`HH:MM:SS.ffffff`, with a sign in front of negative ones; a part of a microsecond does not fit."""
+    count = _count(value)
+    scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
+    micros = (
+        statement("abs({count}) * {scale}", count=count, scale=number(scale))
+        if in_second <= 1_000_000
+        else statement("CASE WHEN {count} % 1000 = 0 THEN abs({count}) DIV 1000 END", count=count)
+    )
+    return statement(
+        "concat(CASE WHEN {count} < 0 THEN '-' ELSE '' END, {hours}, ':', "
+        "lpad(CAST(({micros}) DIV 60000000 % 60 AS string), 2, '0'), ':', "
+        "lpad(CAST(({micros}) DIV 1000000 % 60 AS string), 2, '0'), '.', "
+        "lpad(CAST(({micros}) % 1000000 AS string), 6, '0'))",
+        count=count,
+        micros=micros,
+        hours=statement(
+            "lpad(CAST(({micros}) DIV 3600000000 AS string), "
+            "greatest(2, length(CAST(({micros}) DIV 3600000000 AS string))), '0')",
+            micros=micros,
+        ),
+    )
+
+
+def _base64(value: _Value) -> Sql:
+    return statement("try_to_binary({text}, 'base64')", text=value.text)
+
+
+def _base64_decimal(value: _Value) -> Sql:
+    """A decimal from its unscaled two's complement, of up to sixteen bytes, in two halves of 64 bits."""
+    kind = value.column.type
+    scale = int(kind[len("decimal(") : -1].split(",")[1])
+    return statement(
+        "try_cast({unscaled} * CAST({unit} AS decimal(38,{scale})) AS {kind})",
+        unscaled=_unscaled(value.text),
+        unit=text(_power(-scale)),
+        scale=number(scale),
+        kind=type_name(kind),
+    )
+
+
+def _power(exponent: int) -> str:
+    return "1" if exponent == 0 else "0." + "0" * (-exponent - 1) + "1"
+
+
+def _unscaled(base64: Sql) -> Sql:
+    """A decimal(38,0) from the base64 text of a big-endian two's complement; null if it has more than 38 digits."""
+    digits = statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
+    sign = statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
+    whole = statement("lpad({digits}, 32, {sign})", digits=digits, sign=sign)
+    high = statement("CAST(conv(substr({whole}, 1, 16), 16, -10) AS decimal(38,0))", whole=whole)
+    low = statement("CAST(conv(substr({whole}, 17, 16), 16, 10) AS decimal(38,0))", whole=whole)
+    return statement(
+        "CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN "
+        "try_add(try_multiply({high}, CAST(18446744073709551616 AS decimal(38,0))), {low}) END",
+        digits=digits,
+        high=high,
+        low=low,
+    )
+
+
+def _variable_decimal(value: _Value) -> Sql:
+    """The digits of a decimal that brings its own scale, as text."""
+    scale = statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
+    unscaled = _unscaled(statement("get_json_object({text}, '$.value')", text=value.text))
+    digits = statement(
+        "lpad(CAST(abs({unscaled}) AS string), greatest({scale} + 1, length(CAST(abs({unscaled}) AS string))), '0')",
+        unscaled=unscaled,
+        scale=scale,
+    )
+    return statement(
+        "CASE WHEN {scale} <= 0 THEN concat(CAST({unscaled} AS string), {zeros}) "
+        "ELSE concat({sign}, left({digits}, length({digits}) - {scale}), '.', right({digits}, {scale})) END",
+        scale=scale,
+        unscaled=unscaled,
+        digits=digits,
+        zeros=statement(
+            "CASE WHEN {unscaled} = 0 THEN '' ELSE repeat('0', -{scale}) END", unscaled=unscaled, scale=scale
+        ),
+        sign=statement("CASE WHEN {unscaled} < 0 THEN '-' ELSE '' END", unscaled=unscaled),
+    )
+
+
+def _array(value: _Value) -> Sql:
+    """A list whose elements are cast one by one; null where one does not fit."""
+    element = value.column.type[len("array<") : -1]
+    texts = statement("from_json({text}, 'array<string>')", text=value.text)
+    if element == "string":
+        return texts
+    cast = statement("transform({texts}, x -> try_cast(x AS {kind}))", texts=texts, kind=type_name(element))
+    misfit = statement(
+        "exists({texts}, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)", texts=texts, kind=type_name(element)
+    )
+    return statement("CASE WHEN NOT {misfit} THEN {cast} END", misfit=misfit, cast=cast)
+
+
+def _zero_one(value: _Value) -> Sql:
+    return statement("CASE {text} WHEN '0' THEN false WHEN '1' THEN true END", text=value.text)
+
+
+_DECODERS: Mapping[Encoding, Callable[[_Value], Sql]] = {
+    "plain": _plain,
+    "json": lambda value: value.text,
+    "epoch_days": _epoch_days,
+    "epoch_millis": lambda value: _epoch(value, 1_000),
+    "epoch_micros": lambda value: _epoch(value, 1),
+    "epoch_nanos": _epoch_nanos,
+    "zoned_timestamp": _cast,
+    "local_timestamp": _cast,
+    "date_text": _cast,
+    "millis_of_day": lambda value: _time_of_day(value, 1_000),
+    "micros_of_day": lambda value: _time_of_day(value, 1_000_000),
+    "nanos_of_day": lambda value: _time_of_day(value, 1_000_000_000),
+    "base64": _base64,
+    "base64_decimal": _base64_decimal,
+    "variable_decimal": _variable_decimal,
+    "array": _array,
+    "zero_one": _zero_one,
+}

@@ -1,0 +1,147 @@
+"""Decoded events of a table become one net row per primary key, and change rows against the table as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.ingest.transports.transport import ARRIVAL
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, REASON, TIME
+from arctic_runtime.model.columns import POSITION, TIMESTAMP
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.refresh.diff import event_changes, images, key_images, refresh_changes, unsent_flag
+from arctic_runtime.spark.refresh.events import net_events
+from arctic_runtime.spark.tables.bounds import near
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.frames import Keys, as_key, base_rows, column, current_rows, unmerged_changes
+
+IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The events of a batch for one table, counted in one job.
+
+    `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
+    key, `partial` events that lack a value. `truncated_at` is the place of the last event that empties the table, None
+    where there is none. `newest` is the time of the newest change at the source, None where no event tells.
+    """
+
+    rows: int
+    dead: int
+    moved: int
+    partial: int
+    truncated_at: int | None
+    newest: object | None
+
+
+def tally(decoded: DataFrame) -> Tally:
+    sound = F.col(REASON).isNull()
+    truncates = sound & (F.col(CHANGE) == "truncate")
+    row = decoded.agg(
+        F.count_if(sound & ~truncates).alias("rows"),
+        F.count_if(~sound).alias("dead"),
+        F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("moved"),
+        F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
+        F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
+        F.max(F.when(sound, F.col(TIME))).alias("newest"),
+    ).collect()[0]
+    return Tally(**row.asDict())
+
+
+def change_rows(context: Context, decoded: DataFrame, counted: Tally, shape: Shape) -> DataFrame:
+    """The change rows that bring a table from its state in `context` to what the events say.
+
+    Rows that break the key or the contract, or that lack a value which the table does not have, come out under an
+    action of `FLAWS`.
+    """
+    events = _rows(decoded, counted)
+    net = _net(_model(context.model), events, counted, shape)
+    spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
+    if counted.truncated_at is not None:
+        return refresh_changes(net, current_rows(spark, context.model, state, thresholds), shape, False, None)
+    only = _keys(context, events, counted.rows + counted.moved)
+    base = base_rows(spark, context.model, state, only)
+    unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
+    return event_changes(net, base, unmerged, shape, "fill" if counted.partial else "replace", False)
+
+
+def _model(model: Model) -> Model:
+    """The model with the configuration by which decoded events are folded."""
+    config = replace(model.config, input="changes", delete_when=IS_DELETE, sequence_by=None, on_match="replace")
+    return replace(model, config=config)
+
+
+def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
+    """Sound events after the last one that emptied the table, with their order as POSITION.
+
+    An update that changes the primary key is a delete of the old one and an insert of the new one.
+    """
+    sound = decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
+    if counted.truncated_at is not None:
+        sound = sound.where(F.col(ARRIVAL) > counted.truncated_at)
+    events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME)})
+    if not counted.moved:
+        return events
+    left = sound.where(F.col(OLD_KEY).isNotNull())
+    key = {field: F.col(OLD_KEY)[field] for field in left.schema[OLD_KEY].dataType.fieldNames()}  # type: ignore[attr-defined]
+    gone = left.withColumns({**key, CHANGE: F.lit("delete"), POSITION: _order(0), TIMESTAMP: F.col(TIME)})
+    return events.unionByName(gone)
+
+
+def _order(step: int) -> Expression:
+    return F.struct(F.col(ARRIVAL), F.col(PART), F.lit(step).alias("step"))
+
+
+def _net(model: Model, events: DataFrame, counted: Tally, shape: Shape) -> DataFrame:
+    if not counted.partial or counted.truncated_at is not None:
+        return net_events(model, events, shape)
+    return _net_of_partial(events, shape)
+
+
+def _net_of_partial(events: DataFrame, shape: Shape) -> DataFrame:
+    """Net rows where events lack values: a column's newest value that was sent, since the last delete of the key.
+
+    The flags of `unsent_flag` say which columns no event sent.
+    """
+    was_sent = {
+        i: ~F.coalesce(F.array_contains(ABSENT, kept.name), F.lit(False)) for i, kept in enumerate(shape.columns)
+    }
+    rest = [i for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
+    marked = events.select(
+        *map(F.expr, images("a", shape, events.columns)),
+        *[was_sent[i].alias(f"sent{i}") for i in rest],
+        F.expr(IS_DELETE).alias("deleted"),
+        F.col(TIMESTAMP).alias("ts"),
+        F.col(POSITION).alias("order"),
+    )
+    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
+    since = marked.withColumn("last_delete", last_delete).where("last_delete IS NULL OR order >= last_delete")
+
+    def newest(i: int) -> Expression:
+        image = F.struct(F.col(f"a{i}").alias("value"))
+        return F.max_by(image, F.when(F.col(f"sent{i}") & ~F.col("deleted"), F.col("order")))
+
+    folded = since.groupBy(*key_images(shape)).agg(
+        *[newest(i).alias(f"image{i}") for i in rest],
+        F.max_by("deleted", "order").alias("deleted"),
+        F.bool_or("deleted").alias("reset"),
+        F.max_by("ts", "order").alias("ts"),
+        F.lit(0).cast(shape.sequence_type).alias("seq"),
+    )
+    flags = {unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
+    values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}
+    return folded.withColumns({**values, **flags}).drop(*[f"image{i}" for i in rest])
+
+
+def _keys(context: Context, events: DataFrame, count: int) -> Keys:
+    """The primary keys of events, by which their old rows are looked up."""
+    key, base, limits = context.model.config.primary_key, context.state.base, context.thresholds.pruning
+    named = events.select(*[column(part) for part in key]).select(*as_key(key))
+    is_few = count <= limits.broadcast_keys
+    return Keys(named, is_few, near(named, count, base.rows if base else 0, limits))

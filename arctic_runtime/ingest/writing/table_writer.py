@@ -1,0 +1,174 @@
+"""A batch of change events is published to one arctic table, exactly once, in one commit."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import retried
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
+from arctic_runtime.ingest.source import IngestedTable, declared_schema
+from arctic_runtime.ingest.transports.transport import TableEvents
+from arctic_runtime.ingest.writing.decode import decode
+from arctic_runtime.ingest.writing.fold import Tally, change_rows, tally
+from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.run_summary import RunSummary, last_run
+from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.plan.schema import check_query, stored_type
+from arctic_runtime.spark.refresh.prepare import prepared
+from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.table_session import TableSession
+
+After = Callable[[TableEvents, str], TableEvents]
+"""The events that come after a position of their source."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of the events of a batch for one table: rows by action, and events by fate.
+
+    read = applied + replayed + dead; of those that are applied, `folded` left no row of their own, since a later event
+    of the batch replaced theirs. `newest` is the time of the newest change, None where no event tells it.
+    """
+
+    table: str
+    rows: dict[str, int]
+    read: int
+    applied: int
+    replayed: int
+    dead: int
+    newest: datetime.datetime | None
+
+    @property
+    def folded(self) -> int:
+        return self.applied - sum(self.rows.values())
+
+
+class TableWriter:
+    """Writes batches of one table. The state of the table tells which events it has: a process needs to remember none.
+
+    `take_dead` gets the decoded events that can't be applied, before the table's commit.
+    """
+
+    def __init__(
+        self, table: IngestedTable, reader: CatalogReader, spark: Callable[[], SparkSession], form: EventFormat
+    ) -> None:
+        self.table = table
+        self._reader = reader
+        self._spark = spark
+        self._form = form
+        self._is_past_replays = False
+
+    def write(
+        self, events: TableEvents, position: str | None, after: After, take_dead: Callable[[DataFrame], None]
+    ) -> Written:
+        """Publishes events, those left out that the table has already, and notes the position up to which it has all.
+
+        None as the position leaves the table's as it was: more events from before the batch's end are to come.
+
+        Raises ConfigError where the source's columns can't be followed, and CommitConflict where other writers always
+        win.
+        """
+        schema = events.schema or declared_schema(self.table)
+        if schema is None:
+            raise SourceError(
+                f"{self.table.table}: the columns of {self.table.source_name} are not known: its events do not tell "
+                "them.\n  what to do: declare the source's columns with their `data_type` in the YAML"
+            )
+        attempts = self._reader.thresholds.commits.attempts
+        return retried(lambda: self._attempt(events, schema, position, after, take_dead), attempts)
+
+    def session(self, schema: SourceSchema) -> TableSession:
+        return TableSession(self.table.model(schema.key), self._reader, self._spark)
+
+    def _attempt(
+        self,
+        events: TableEvents,
+        schema: SourceSchema,
+        position: str | None,
+        after: After,
+        take_dead: Callable[[DataFrame], None],
+    ) -> Written:
+        session = self.session(schema)
+        state = session.reconciled(session.observe())
+        last = last_run(state.changes)
+        spark = session.spark()
+        read = frame(spark, events)
+        left = events if self._is_past_replays or last is None or not last.position else after(events, last.position)
+        new = read if left is events else frame(spark, left)
+        with held(decode(new, self._form, schema)) as decoded:
+            counted = tally(decoded)
+            if counted.dead:
+                take_dead(decoded)
+            count = counted.rows + counted.dead
+            replayed = 0 if left is events else read.count() - new.count()
+            rows: dict[str, int] = {}
+            if counted.rows or counted.truncated_at is not None:
+                rows = self._publish(session, decoded, counted, schema, position)
+                self._is_past_replays = True
+        return Written(
+            self.table.name, rows, count + replayed, counted.rows, replayed, counted.dead, _moment(counted.newest)
+        )
+
+    def _publish(
+        self,
+        session: TableSession,
+        decoded: DataFrame,
+        counted: Tally,
+        schema: SourceSchema,
+        position: str | None,
+    ) -> dict[str, int]:
+        model = session.model
+        context = session.context(session.observe())
+        stored = tuple(Column(column.name, stored_type(column.type)) for column in schema.columns)
+        check_query(model, stored, stored)
+        last = last_run(context.state.changes)
+        is_first = context.state.changes is None
+        context, shape = prepared(session, context, stored, "bigint")
+        assert context.state.changes is not None
+        assert context.state.changes.head is not None
+        changes = ChangeSet(
+            AppendChanges(
+                model.table.changes,
+                context.state.changes.head.snapshot,
+                "create" if is_first else "incremental",
+                "FIRST_RUN" if is_first else "CHANGES",
+            ),
+            change_rows(context, decoded, counted, shape),
+            shape,
+            RunSummary(
+                run=context.token,
+                mode="create" if is_first else "incremental",
+                reason="FIRST_RUN" if is_first else "CHANGES",
+                position=position or (last.position if last else None),
+            ),
+        )
+        appended = publish(changes, context)
+        session.reconciled(session.observe(), appended=appended)
+        return appended.rows
+
+
+def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
+    """Events as a DataFrame; those that this process holds are sent to Spark as Arrow."""
+    return events.events if isinstance(events.events, DataFrame) else spark.createDataFrame(events.events)
+
+
+@contextmanager
+def held(rows: DataFrame) -> Iterator[DataFrame]:
+    """While this lasts, rows are computed once."""
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def _moment(value: object) -> datetime.datetime | None:
+    return value if isinstance(value, datetime.datetime) else None

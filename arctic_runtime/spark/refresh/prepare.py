@@ -1,0 +1,57 @@
+"""The change table and the base are made ready for rows with given columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan import decide as decisions
+from arctic_runtime.plan.schema import TypeConflict, plan_schema
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+def prepared(
+    table: TableSession, context: Context, stored: tuple[Column, ...], sequence_type: str
+) -> tuple[Context, Shape]:
+    """Creates the change table, or brings its columns and the base's to `stored`, those of the rows to come.
+
+    Returns the context with the state after that, and the shape of change rows. Raises ConfigError for a type that the
+    table's column can't take on, and for any difference that `on_schema_change` forbids.
+    """
+    model = table.model
+    state = context.state
+    if state.changes is None:
+        perform(CreateChangeTable(model.table.changes, stored, sequence_type), context)
+        state = table.observe()
+    assert state.changes is not None
+    steps = _evolution(context, state, stored)
+    for step in steps:
+        perform(step, context)
+    if steps:
+        state = table.observe()
+    return replace(context, state=state), shape_of(model, state, stored)
+
+
+def _evolution(context: Context, state: TableState, stored: tuple[Column, ...]) -> list[EvolveSchema]:
+    """The steps from the tables' columns to `stored`; tables without rows whose columns can't are dropped."""
+    model: Model = context.model
+    assert state.changes is not None
+    own = [(model.table.changes, plain_columns(state.changes.columns), True)]
+    if state.base is not None:
+        own.append((model.base, state.base.columns, False))
+    try:
+        steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
+    except TypeConflict:
+        if not decisions.holds_nothing(model, state):
+            raise
+        for table in (model.base, model.table.changes):
+            perform(DropTable(table), context)
+        raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
+    return [step for step in steps if not step.change.is_empty]

@@ -1,0 +1,226 @@
+"""Batches of change events become exact keyed tables: whatever the events are, and wherever a process dies."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import DataError
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.writing.ledger import Ledger
+from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
+from tests.spark.warehouse import Warehouse
+
+
+def rows(lake: Warehouse, name: str) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in lake.spark.table(lake.sql_name(name)).collect()}
+
+
+@pytest.mark.parametrize("merge", ["on_read", "on_write"])
+def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, merge: str) -> None:
+    source = source_of(lake, "orders", "items", merge=merge)
+    log = [
+        [
+            Part("public.orders", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": 1})]),
+            Part("public.items", ITEMS, [event("c", None, {"name": "a", "price": 1.25})]),
+        ],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [
+                    event("u", {"id": 1, "item": "a", "n": 1}, {"id": 1, "item": "a", "n": 2}),
+                    event("c", None, {"id": 2, "item": "b", "n": 7}),
+                    event("c", None, {"id": 3, "item": "b", "n": 8}),
+                    event("d", {"id": 3, "item": None, "n": None}, None),
+                ],
+            )
+        ],
+        [Part("public.orders", ORDERS, [event("d", {"id": 1, "item": None, "n": None}, None, at=5)])],
+    ]
+    transport = Replay(log)
+    reports = ingest(lake, source, transport)
+    assert rows(lake, "orders") == {(2, "b", 7)}
+    assert rows(lake, "items") == {("a", Decimal("1.25"))}
+    assert transport.acknowledged == ["1", "2", "3"]
+    assert [(of.tables[0].read, of.tables[0].folded) for of in reports] == [(1, 0), (4, 2), (1, 0)]
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "n", "_action", "_before.n")
+    assert {tuple(row) for row in changes.collect()} == {
+        (1, 1, "insert", None),
+        (1, 2, "update", 1),
+        (2, 7, "insert", None),
+        (1, 2, "delete", 2),
+    }
+    assert Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().position == "3"
+
+
+def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None:
+    first = Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of}) for of in (1, 2)])
+    moved = [
+        event("u", {"id": 1, "item": "a", "n": 1}, {"id": 5, "item": "a", "n": 1}),
+        event("u", {"id": 2, "item": "a", "n": 2}, {"id": 1, "item": "b", "n": 2}),
+    ]
+    source = source_of(lake, "orders")
+    ingest(lake, source, Replay([[first], [Part("public.orders", ORDERS, moved)]]))
+    assert rows(lake, "orders") == {(5, "a", 1), (1, "b", 2)}
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "_action", "_before.item")
+    assert {tuple(row) for row in changes.collect() if row[0] != 1 or row[1] != "insert"} == {
+        (2, "insert", None),
+        (5, "insert", None),
+        (1, "update", "a"),
+        (2, "delete", "a"),
+    }
+
+
+def test_a_value_that_the_source_did_not_send_is_that_of_the_row(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": f"long {of}", "n": 0}) for of in (1, 2)])],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [
+                    event("u", None, {"id": 1, "item": UNAVAILABLE, "n": 1}),
+                    event("u", None, {"id": 2, "item": None, "n": 1}),
+                    event("u", None, {"id": 2, "item": UNAVAILABLE, "n": 2}),
+                    event("c", None, {"id": 3, "item": "new", "n": 1}),
+                    event("u", None, {"id": 3, "item": UNAVAILABLE, "n": 2}),
+                ],
+            )
+        ],
+    ]
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(1, "long 1", 1), (2, None, 2), (3, "new", 2)}
+
+
+def test_a_value_that_is_nowhere_is_an_error_and_no_null(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 0})])],
+        [Part("public.orders", ORDERS, [event("u", None, {"id": 2, "item": UNAVAILABLE, "n": 1})])],
+    ]
+    transport = Replay(log)
+    with pytest.raises(DataError, match="value that its source did not send"):
+        ingest(lake, source, transport)
+    assert rows(lake, "orders") == {(1, "a", 0)}
+    assert transport.acknowledged == ["1"]
+
+
+def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(5)])],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [
+                    event("u", None, {"id": 1, "item": "b", "n": 9}),
+                    event("t", None, None),
+                    event("c", None, {"id": 2, "item": "c", "n": 2}),
+                ],
+            )
+        ],
+    ]
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(2, "c", 2)}
+
+
+BAD = {
+    "no UTF-8 text": b'{"op": "c", "after": {"id": 1, "item": "\xff\xfe", "n": 1}}',
+    "not the JSON of an event": '{"op": "c", "after": {"id": 1,',
+    "unknown operation x": event("x", None, {"id": 1, "item": "a", "n": 1}),
+    "no operation": '{"after": {"id": 1, "item": "a", "n": 1}}',
+    "primary key column id has no value": event("c", None, {"id": None, "item": "a", "n": 1}),
+    "column n: the value does not fit int": event("c", None, {"id": 1, "item": "a", "n": 3_000_000_000}),
+    "column id: the value does not fit bigint": event("c", None, {"id": "abc", "item": "a", "n": 3}),
+}
+
+
+def test_events_that_can_not_be_applied_are_kept_with_their_reason(lake: Warehouse) -> None:
+    source = replace(source_of(lake, "orders"), most_dead=None)
+    good = event("c", None, {"id": 7, "item": "a", "n": 1})
+    (report,) = ingest(
+        lake, source, Replay([[Part("public.orders", ORDERS, [*map(as_bytes, BAD.values()), good.encode()])]])
+    )
+    (written,) = report.tables
+    assert (written.read, written.applied, written.dead) == (len(BAD) + 1, 1, len(BAD))
+    assert rows(lake, "orders") == {(7, "a", 1)}
+    dead = lake.spark.table(str(source.ledger)).select("reason", "payload", "origin", "table").collect()
+    assert {(row.reason, bytes(row.payload)) for row in dead} == {(why, as_bytes(of)) for why, of in BAD.items()}
+    assert {row.table for row in dead} == {"public.orders"}
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def test_too_many_dead_letters_stop_ingestion_and_lose_nothing(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [[Part("public.orders", ORDERS, ["{", event("c", None, {"id": 7, "item": "a", "n": 1})])]]
+    for _ in range(2):
+        with pytest.raises(DataError, match="no more than 0 dead letters"):
+            ingest(lake, source, Replay(log))
+        assert rows(lake, "orders") == {(7, "a", 1)}
+        assert lake.spark.table(str(source.ledger)).count() == 1
+
+
+def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    wider = SourceSchema(
+        (SourceColumn("id", "bigint"), SourceColumn("n", "bigint"), SourceColumn("more", "string")), ("id",)
+    )
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])],
+        [
+            Part("public.orders", ORDERS, [event("c", None, {"id": 2, "item": "b", "n": 1})]),
+            Part("public.orders", wider, [event("u", None, {"id": 1, "n": 5_000_000_000, "more": "x"})]),
+        ],
+    ]
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(1, "a", 5_000_000_000, "x"), (2, "b", 1, None)}
+
+
+class Died(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Warehouse, is_done: bool) -> None:
+    """Each name of an effect is a place of death once, after the effect or before it; the next process goes on."""
+    source = replace(source_of(lake, "orders", "items"), most_dead=None)
+    log = [
+        [
+            Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": f"{n}", "n": n}) for of in range(4)]),
+            Part("public.items", ITEMS, [event("u", None, {"name": f"{n % 2}", "price": n}), f"broken {n}"]),
+        ]
+        for n in range(4)
+    ]
+    died: set[str] = set()
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        done = action() if is_done else None
+        if name not in died:
+            died.add(name)
+            raise Died(name)
+        return done if is_done else action()
+
+    with failpoint(dying):
+        for _ in range(40):
+            with contextlib.suppress(Died):
+                ingest(lake, source, Replay(log))
+                break
+    assert {"commit.publish", "ingest.advance", "ingest.append_dead_letters", "view.replace"} <= died
+    assert rows(lake, "orders") == {(of, "3", 3) for of in range(4)}
+    assert rows(lake, "items") == {("0", Decimal(2)), ("1", Decimal(3))}
+    changes = lake.spark.table(lake.sql_name("orders__changes")).groupBy("id", "n").count().collect()
+    assert {(row.id, row.n, row["count"]) for row in changes} == {(of, n, 1) for of in range(4) for n in range(4)}
+    assert lake.spark.table(str(source.ledger)).count() == 4
