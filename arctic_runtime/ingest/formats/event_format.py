@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Encoding = Literal[
@@ -14,28 +14,40 @@ Encoding = Literal[
     "epoch_micros",
     "epoch_nanos",
     "zoned_timestamp",
+    "zoneless_timestamp",
     "local_timestamp",
     "date_text",
     "millis_of_day",
     "micros_of_day",
     "nanos_of_day",
     "base64",
+    "latin1",
     "base64_decimal",
     "variable_decimal",
     "array",
     "zero_one",
+    "enum_index",
+    "set_bits",
+    "set_array",
 ]
 """How JSON writes a value.
 
 `plain`: as text or number that Spark casts. `json`: as any JSON, which is kept as its text. `epoch_…`: a count since
 1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`, `date_text`: ISO 8601 or SQL text, with and without zone.
-`…_of_day`: a time of day as a count since midnight, kept as the text `HH:MM:SS.ffffff`. `base64`: bytes.
-`base64_decimal`: the unscaled big-endian integer of a decimal whose scale the type has. `variable_decimal`: an object
-`{"scale": …, "value": …}`, kept as text. `array`: a JSON array of plain values. `zero_one`: a boolean as 0 or 1.
+`zoneless_timestamp`: SQL text of a moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as
+a count since midnight, kept as the text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of
+its number. `base64_decimal`: the unscaled big-endian integer of a decimal whose scale the type has.
+`variable_decimal`: an object `{"scale": …, "value": …}`, kept as text. `array`: a JSON array of plain values.
+`zero_one`: a boolean as 0 or 1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0 for
+the empty text. `set_bits`: a number whose lowest bit stands for the first of the column's labels. `set_array`: a JSON
+array of labels. Both sets are kept as their labels with commas between, as MySQL shows them.
 """
 
 Change = Literal["insert", "read", "update", "delete", "truncate", "ignored"]
 """What an event says: `read` is a row of a snapshot, an `ignored` event (a message, a marker) says nothing of rows."""
+
+TimeUnit = Literal["seconds", "millis", "micros", "text"]
+"""How a format writes the time of a change: as a count since 1970-01-01, UTC, or as ISO 8601 text with a zone."""
 
 Path = tuple[str, ...]
 """Names of nested fields, outermost first."""
@@ -43,11 +55,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of a table in a source: its name, the Spark type that the arctic table keeps, and its encoding."""
+    """A column of a table in a source: its name, the Spark type that the arctic table keeps, and its encoding.
+
+    `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
+    MySQL's binlog cuts them off the values of a column of that width.
+    """
 
     name: str
     type: str
     encoding: Encoding = "plain"
+    labels: tuple[str, ...] = ()
+    padded_to: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,26 +81,72 @@ class EventFormat:
     """How events of a format are read; paths lead from the top of an event's JSON.
 
     `row` leads to the row after the change, and for a delete to the deleted row where `before` is None or
-    `is_row_of_delete`; `before` to the row before, which has only the columns that changed where `is_before_partial`.
-    Where `rows_are_lists`, both paths lead to lists of rows, one for each row that the event changed. `changes` maps
-    the text at `operation` to what it means; any other text makes an event a dead letter. A null or absent row before
-    means that the source does not send it. `time` leads to when the change happened, in `time_unit`. `order` are paths
-    whose values, left to right, order the events of a table; numbers are compared as numbers. `transaction` leads to
-    the id of the source's transaction. `unavailable` is the text or JSON in the place of a value that the source did
-    not send, since the change did not touch it.
+    `is_row_of_delete`; `before` to the row before, which has only the columns that changed where `is_before_partial`
+    (a column that is absent there has not changed, one that is null there was null). Where `rows_are_lists`, both paths
+    lead to lists of rows, one for each row that the event changed, in the order of the changes. An insert, update or
+    delete without a row is a dead letter. `changes` maps the text at `operation` to what it means; any other text makes
+    an event a dead letter. Where `operation` is None, every event is an update. A null or absent row before means that
+    the source does not send it. `time` leads to when the change happened, in `time_unit`. `order` are paths whose
+    values, left to right, order the events of a table; numbers are compared as numbers. Where there are none, the
+    order is that of arrival. `table` leads to the name of the table, `namespace` to that of its database or schema.
+    `transaction` leads to the id of the source's transaction. `unavailable` is the text or JSON in the place of a value
+    that the source did not send, since the change did not touch it. `schema` leads to the parts of an event that tell
+    the table's schema: events whose parts are equal have one schema. `zone` is that of each `zoneless_timestamp`.
     """
 
     name: str
     row: Path
     before: Path | None
-    operation: Path
+    operation: Path | None
     changes: Mapping[str, Change]
     time: Path | None = None
-    time_unit: Literal["seconds", "millis", "micros"] = "millis"
+    time_unit: TimeUnit = "millis"
     table: Path | None = None
+    namespace: Path | None = None
     order: tuple[Path, ...] = ()
     transaction: Path | None = None
+    schema: tuple[Path, ...] = ()
     rows_are_lists: bool = False
     is_before_partial: bool = False
     is_row_of_delete: bool = False
     unavailable: tuple[str, ...] = field(default=())
+    zone: str = "UTC"
+
+
+Declared = Mapping[str, str]
+"""What a user says of a table's columns: name to type, in the words of the format."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format with its options applied: how its events are read, and where the schemas of their tables come from.
+
+    `declare` makes a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
+    event and of its key; it returns None where that event doesn't tell, and where a column is declared too, its
+    declaration counts. `tell` is None for a format whose events never tell. Both raise ConfigError that names the
+    column where its values can't be read exactly.
+    """
+
+    events: EventFormat
+    declare: Callable[[Declared, Sequence[str]], SourceSchema]
+    tell: Callable[[str, str | None, Declared], SourceSchema | None] | None = None
+
+
+def inside(events: EventFormat, envelope: str) -> EventFormat:
+    """The same events in a field of a larger object, as `payload` of messages that carry their schema; `schema` stays
+    as it is, since such messages tell it beside that field."""
+
+    def moved(path: Path | None) -> Path | None:
+        return None if path is None else (envelope, *path)
+
+    return replace(
+        events,
+        row=(envelope, *events.row),
+        before=moved(events.before),
+        operation=moved(events.operation),
+        time=moved(events.time),
+        table=moved(events.table),
+        namespace=moved(events.namespace),
+        order=tuple((envelope, *path) for path in events.order),
+        transaction=moved(events.transaction),
+    )

@@ -21,6 +21,7 @@ FACTS = {
     "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
+    "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",

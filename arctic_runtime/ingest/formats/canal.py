@@ -1,0 +1,92 @@
+"""Canal's flat messages: one message has all rows that one statement or binlog event changed in a table.
+
+Source: Canal's FlatMessage, MQMessageUtils, LogEventConvert and RowsLogBuffer (branch master, July 2026):
+- `data` has the rows after an insert or update, or the deleted rows. `old` has, for updates alone, the columns that
+  changed, in rows of the same order. Every value is text or null.
+- `mysqlType` has the text of each column's type, `pkNames` the primary key. Both are null in messages of DDL.
+- Bytes are the characters of ISO 8859-1, an enum is its index, a set the number of its bits, both as text.
+- Timestamps have no zone: they are in that of the Canal server's Java. Datetimes are as stored.
+- Zero dates are `0000-00-00` and `0000-00-00 00:00:00`, which no type of Spark has: such rows are dead letters unless
+  the column is declared as `string`.
+- TRUNCATE TABLE is a message without rows. A message of a statement (`binlog_format` other than ROW) has no rows
+  either, so it is a dead letter. Rows are whole only with `binlog_row_image` FULL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from arctic_runtime.ingest.formats.declared import source_schema
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
+from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column
+
+_NO_ROWS = (
+    "CREATE",
+    "ALTER",
+    "ERASE",
+    "RENAME",
+    "CINDEX",
+    "DINDEX",
+    "QUERY",
+    "GTID",
+    "XACOMMIT",
+    "XAROLLBACK",
+    "MHEARTBEAT",
+)
+
+CANAL = EventFormat(
+    name="canal",
+    row=("data",),
+    before=("old",),
+    operation=("type",),
+    changes={
+        "INSERT": "insert",
+        "UPDATE": "update",
+        "DELETE": "delete",
+        "TRUNCATE": "truncate",
+        **dict.fromkeys(_NO_ROWS, "ignored"),
+    },
+    time=("es",),
+    time_unit="millis",
+    table=("table",),
+    namespace=("database",),
+    transaction=("gtid",),
+    schema=(("mysqlType",), ("pkNames",)),
+    rows_are_lists=True,
+    is_before_partial=True,
+    is_row_of_delete=True,
+)
+
+RENDERING = Rendering(tool="Canal", bytes="latin1", enum="enum_index", set="set_bits", json="plain", timestamp=None)
+
+
+def canal(zone: str | None = None) -> Format:
+    """Canal's format; `zone` is the time zone of the Canal server, without which timestamps are refused."""
+    rendering = rendering_in(zone)
+    return Format(
+        events=CANAL if zone is None else replace(CANAL, zone=zone),
+        declare=partial(declare, rendering),
+        tell=partial(tell, rendering),
+    )
+
+
+def rendering_in(zone: str | None) -> Rendering:
+    return RENDERING if zone is None else replace(RENDERING, timestamp="zoneless_timestamp")
+
+
+def declare(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
+    """The schema of columns that are declared by their MySQL types."""
+    return source_schema((mysql_column(name, text, rendering) for name, text in columns.items()), key)
+
+
+def tell(rendering: Rendering, event: str, key: str | None, declared: Declared) -> SourceSchema | None:
+    """The schema that an event of rows has; None for any other."""
+    message = json.loads(event)
+    types = message.get("mysqlType")
+    if not isinstance(types, Mapping) or not types:
+        return None
+    texts = {name: declared.get(name, text or "") for name, text in types.items()}
+    return declare(rendering, texts, message.get("pkNames") or ())

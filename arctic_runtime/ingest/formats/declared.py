@@ -1,0 +1,106 @@
+"""Schemas that users declare, by Spark's types: `bigint`, `decimal(10,2)`, `timestamp as epoch_millis`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Declared, Encoding, SourceColumn, SourceSchema
+
+_DECLARATION = re.compile(r"\s*(?P<type>.+?)(?:\s+as\s+(?P<encoding>\w+))?\s*", re.IGNORECASE | re.S)
+_SPACE = re.compile(r"\s+")
+_PLAIN = ("boolean", "int", "bigint", "float", "double", "decimal", "string")
+_AS_IS: Encoding = "plain"
+_WIDER = {"tinyint": "int", "smallint": "int", "integer": "int", "long": "bigint", "real": "float"}
+
+FAMILIES: Mapping[str, re.Pattern[str]] = {
+    **{name: re.compile(name) for name in (*_PLAIN, "date", "timestamp", "timestamp_ntz", "binary")},
+    "decimal": re.compile(r"decimal\(([1-9]|[12]\d|3[0-8]),(\d{1,2})\)"),
+    "array": re.compile(rf"array<({'|'.join(name for name in _PLAIN if name != 'decimal')}|decimal\(\d+,\d+\))>"),
+}
+"""Types that can be declared: the name of a family, and what a type of it looks like without spaces."""
+
+FITTING: Mapping[Encoding, tuple[str, ...]] = {
+    "plain": _PLAIN,
+    "json": ("string",),
+    "epoch_days": ("date",),
+    "epoch_millis": ("timestamp", "timestamp_ntz"),
+    "epoch_micros": ("timestamp", "timestamp_ntz"),
+    "epoch_nanos": ("timestamp", "timestamp_ntz"),
+    "zoned_timestamp": ("timestamp",),
+    "zoneless_timestamp": ("timestamp",),
+    "local_timestamp": ("timestamp_ntz",),
+    "date_text": ("date",),
+    "millis_of_day": ("string",),
+    "micros_of_day": ("string",),
+    "nanos_of_day": ("string",),
+    "base64": ("binary",),
+    "latin1": ("binary",),
+    "base64_decimal": ("decimal",),
+    "variable_decimal": ("string",),
+    "array": ("array",),
+    "zero_one": ("boolean",),
+    "set_array": ("string",),
+}
+"""The families of types that an encoding can be declared for; those that need labels can't be declared."""
+
+AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
+    {
+        **dict.fromkeys(_PLAIN, _AS_IS),
+        "date": "date_text",
+        "timestamp": "zoned_timestamp",
+        "timestamp_ntz": "local_timestamp",
+        "binary": "base64",
+        "array": "array",
+    }
+)
+"""The encoding of each family where none is declared, in JSON that people and most programs write."""
+
+
+def declared_schema(columns: Declared, key: Sequence[str], encodings: Mapping[str, Encoding] = AS_TEXT) -> SourceSchema:
+    """The schema of declared columns, each a Spark type and, after `as`, an encoding; else that of `encodings`.
+
+    Raises ConfigError where a type or an encoding is unknown, they don't fit, or the key names no column.
+    """
+    return source_schema((declared_column(name, text, encodings) for name, text in columns.items()), key)
+
+
+def declared_column(name: str, text: str, encodings: Mapping[str, Encoding] = AS_TEXT) -> SourceColumn:
+    declaration = _DECLARATION.fullmatch(text)
+    written = _SPACE.sub("", declaration["type"]).lower() if declaration else ""
+    type_ = _WIDER.get(written, written)
+    family = next((name for name, pattern in FAMILIES.items() if pattern.fullmatch(type_)), None)
+    if declaration is None or family is None:
+        raise _refusal(name, text, f"one of the types {', '.join(FAMILIES)}")
+    encoding = (declaration["encoding"] or encodings.get(family, "")).lower()
+    fitting = [name for name, families in FITTING.items() if family in families]
+    if encoding not in fitting:
+        raise _refusal(name, text, f"{type_} as {' or '.join(fitting)}")
+    return SourceColumn(name, type_, cast(Encoding, encoding))
+
+
+def source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
+    """A schema whose names are unique and whose key is there; raises ConfigError where they are not."""
+    schema = SourceSchema(tuple(columns), tuple(key))
+    names = [column.name for column in schema.columns]
+    lower = [name.lower() for name in names]
+    twice = sorted(name for name in names if lower.count(name.lower()) > 1)
+    if twice:
+        raise ConfigError(f"Columns whose names differ in case alone can't be in one table: {', '.join(twice)}")
+    missing = [name for name in schema.key if name not in names]
+    if missing:
+        raise ConfigError(
+            f"The primary key names columns that the table doesn't have: {', '.join(missing)}\n"
+            f"  expected: some of {', '.join(names) or '(no columns)'}"
+        )
+    return schema
+
+
+def _refusal(name: str, text: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"The declared type of column {name} can't be used.\n  expected: {expected}\n  found: {text!r}\n"
+        "  what to do: correct it, or declare `string`, which keeps the text of the events"
+    )

@@ -1,0 +1,115 @@
+"""Maxwell's events: one for each changed row, those of bootstraps, and those of DDL where `output_ddl` is set.
+
+Source: Maxwell's pages on its data format, its RowMap and its classes for column types (branch master, July 2026):
+- `data` is the row after an insert or update, or the deleted row. `old` has the columns that an update changed.
+- Bytes are in base64, an enum is its label (null for the empty text), a set an array of labels, JSON is JSON.
+- Timestamps have no zone: rows of the binlog are in UTC, rows of a bootstrap in the zone of Maxwell's Java, so Maxwell
+  has to run in UTC. Datetimes are as stored.
+- Zero dates are `0000-00-00` and `0000-00-00 00:00:00` (null with `zero_dates_as_null`), see the format `canal`.
+- Times of day are written by way of a date: in the zone of Maxwell's Java, and without what is above a day. So their
+  values aren't those of MySQL. Bits wider than eight are in another order of bytes in a bootstrap. Geometries lose
+  their reference system.
+- With `output_nulls` set to false, a column that was null before an update can't be told from one that didn't change.
+- TRUNCATE TABLE has no event: the table has to be bootstrapped, or truncated here too.
+- `def` of a DDL event has the columns, without the digits of decimals, the width of bits and the length of binaries:
+  where a table has such columns, they are to be declared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.declared import source_schema
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceColumn, SourceSchema
+from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column, read_mysql_type
+
+_NO_ROWS = (
+    "bootstrap-start",
+    "bootstrap-complete",
+    "database-create",
+    "database-alter",
+    "database-drop",
+    "table-create",
+    "table-alter",
+    "table-drop",
+)
+_INCOMPLETE = {"decimal": "decimal(10,2)", "bit": "bit(1)", "binary": "binary(16)"}
+
+MAXWELL = EventFormat(
+    name="maxwell",
+    row=("data",),
+    before=("old",),
+    operation=("type",),
+    changes={
+        "insert": "insert",
+        "update": "update",
+        "delete": "delete",
+        "bootstrap-insert": "read",
+        **dict.fromkeys(_NO_ROWS, "ignored"),
+    },
+    time=("ts",),
+    time_unit="seconds",
+    table=("table",),
+    namespace=("database",),
+    transaction=("xid",),
+    schema=(("def",),),
+    is_before_partial=True,
+    is_row_of_delete=True,
+    zone="UTC",
+)
+
+_GEOMETRY = "bytes, but it writes geometries as text, without their reference system"
+RENDERING = Rendering(
+    tool="Maxwell",
+    bytes="base64",
+    enum="plain",
+    set="set_array",
+    json="json",
+    widest_bit=8,
+    refused={
+        "time": "times as MySQL has them, but it writes them modulo a day and in its own time zone",
+        **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _GEOMETRY),
+        **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _GEOMETRY),
+    },
+)
+
+
+def maxwell() -> Format:
+    return Format(events=MAXWELL, declare=declare, tell=tell)
+
+
+def declare(columns: Declared, key: Sequence[str]) -> SourceSchema:
+    """The schema of columns that are declared by their MySQL types."""
+    return source_schema((mysql_column(name, text, RENDERING) for name, text in columns.items()), key)
+
+
+def tell(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
+    """The schema that an event tells when its table was created or altered; None for any other event."""
+    definition = json.loads(event).get("def")
+    if not isinstance(definition, Mapping) or "columns" not in definition:
+        return None
+    return source_schema(_columns(definition["columns"], declared), definition.get("primary-key") or ())
+
+
+def _columns(columns: Sequence[Mapping[str, Any]], declared: Declared) -> Iterator[SourceColumn]:
+    for column in columns:
+        name = column["name"]
+        text = declared.get(name)
+        if text is None:
+            text = _type_text(name, column)
+        yield mysql_column(name, text, RENDERING)
+
+
+def _type_text(name: str, column: Mapping[str, Any]) -> str:
+    """The text of a type as MySQL would write it, as far as it decides how values are read."""
+    text = str(column["type"])
+    kind = read_mysql_type(text)
+    if kind and kind.name in _INCOMPLETE:
+        raise ConfigError(
+            f"Maxwell's events don't tell the size of column {name}.\n  where: its type {kind.name}\n"
+            f"  what to do: declare it, such as {_INCOMPLETE[kind.name]}"
+        )
+    return text if column.get("signed", True) else f"{text} unsigned"

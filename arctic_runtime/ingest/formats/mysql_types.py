@@ -1,0 +1,264 @@
+"""Types of MySQL and MariaDB, from their texts to the types and encodings of columns.
+
+The same column of a source has the same type in every format; only how its values are written depends on the tool that
+reads the binlog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
+
+AS_TEXT = "string"
+"""In the place of a MySQL type: the column keeps the text that events have, whatever the source means by it."""
+
+WIDEST_DECIMAL = 38
+"""Digits of the widest decimal of Spark and Iceberg; MySQL's have up to 65."""
+
+_TYPE = re.compile(
+    r"\s*(?P<words>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<arguments>.*)\)(?P<rest>[^()]*))?", re.IGNORECASE | re.S
+)
+_LABEL = re.compile(r"\s*'(?P<label>(?:[^'\\]|\\.|'')*)'\s*(?:,|$)", re.S)
+_ESCAPED = re.compile(r"''|\\(.)", re.S)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+_ATTRIBUTES = frozenset({"unsigned", "signed", "zerofill"})
+_ALIASES = {
+    "bool": "tinyint",
+    "boolean": "tinyint",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "middleint": "mediumint",
+    "int4": "int",
+    "integer": "int",
+    "int8": "bigint",
+    "float4": "float",
+    "float8": "double",
+    "double precision": "double",
+    "real": "double",
+    "numeric": "decimal",
+    "dec": "decimal",
+    "fixed": "decimal",
+    "character": "char",
+    "nchar": "char",
+    "national char": "char",
+    "character varying": "varchar",
+    "char varying": "varchar",
+    "nvarchar": "varchar",
+    "national varchar": "varchar",
+    "geomcollection": "geometrycollection",
+}
+
+
+@dataclass(frozen=True)
+class MysqlType:
+    """A type of MySQL: `name` in lower case and without aliases, what is in its parentheses, and its sign."""
+
+    name: str
+    arguments: str = ""
+    is_unsigned: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The arguments as numbers; empty where there are none or they are something else."""
+        parts = [part.strip() for part in self.arguments.split(",")]
+        return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of an enum or a set; empty where the arguments are something else."""
+        labels, at = [], 0
+        while at < len(self.arguments):
+            quoted = _LABEL.match(self.arguments, at)
+            if quoted is None:
+                return ()
+            labels.append(_ESCAPED.sub(_unescaped, quoted["label"]))
+            at = quoted.end()
+        return tuple(labels)
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """How a tool writes the values of MySQL's types into JSON.
+
+    `timestamp` is None where the zone of the tool's timestamps isn't known. `refused` maps types to the reason why
+    their values can't be read exactly. `widest_bit` is the largest bit column whose values are right.
+    """
+
+    tool: str
+    bytes: Encoding
+    enum: Encoding
+    set: Encoding
+    json: Encoding
+    timestamp: Encoding | None = "zoneless_timestamp"
+    widest_bit: int = 64
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_mysql_type(text: str) -> MysqlType | None:
+    """A type from its text, such as `int(10) unsigned` or `enum('a','b')`; None where it is not one."""
+    read = _TYPE.fullmatch(text)
+    if read is None:
+        return None
+    before = read["words"].lower().split()
+    after = (read["rest"] or "").lower().split()
+    # `varchar(9) character set latin1 collate latin1_bin` is a varchar in an event.
+    words = before[: next((at for at, word in enumerate(before) if word in _ATTRIBUTES and at), len(before))]
+    words = words[: _charset_at(words)]
+    name = " ".join(words)
+    if name == "serial":
+        return MysqlType("bigint", is_unsigned=True)
+    is_unsigned = not {"unsigned", "zerofill"}.isdisjoint([*before, *after])
+    return MysqlType(_ALIASES.get(name, name), (read["arguments"] or "").strip(), is_unsigned)
+
+
+def mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
+    """A column from the text of its MySQL type, or from `string`.
+
+    Raises ConfigError where the type is unknown, or its values can't be read exactly from what the tool writes.
+    """
+    if text.strip().lower() == AS_TEXT:
+        return SourceColumn(name, "string")
+    kind = read_mysql_type(text)
+    column = _COLUMNS.get(kind.name) if kind else None
+    try:
+        if kind is None or column is None:
+            raise _Inexact("a type of MySQL whose values have an exact type in Spark")
+        if kind.name in rendering.refused:
+            raise _Inexact(rendering.refused[kind.name])
+        return replace(column(kind, rendering), name=name)
+    except _Inexact as inexact:
+        raise ConfigError(
+            f"Column {name} can't be read exactly from the events of {rendering.tool}.\n"
+            f"  where: its type {text.strip() or '(none)'}\n  expected: {inexact.expected}\n"
+            f"  what to do: {inexact.what_to_do}"
+        ) from None
+
+
+class _Inexact(Exception):
+    def __init__(
+        self,
+        expected: str,
+        what_to_do: str = "declare the column as `string`, which keeps the text of the events, or leave it out",
+    ) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.what_to_do = what_to_do
+
+
+_Column = Callable[[MysqlType, Rendering], SourceColumn]
+"""Makes a column, without its name yet; raises _Inexact."""
+
+
+def _column(
+    type_: str, encoding: Encoding = "plain", labels: tuple[str, ...] = (), padded_to: int | None = None
+) -> SourceColumn:
+    return SourceColumn("", type_, encoding, labels, padded_to)
+
+
+def _always(type_: str, encoding: Encoding = "plain") -> _Column:
+    def column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+        return _column(type_, encoding)
+
+    return column
+
+
+def _integer(signed: str, unsigned: str) -> _Column:
+    def column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+        return _column(unsigned if kind.is_unsigned else signed)
+
+    return column
+
+
+def _decimal(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    precision, scale = (*kind.numbers, *(10, 0)[len(kind.numbers) :])[:2]
+    if precision > WIDEST_DECIMAL:
+        raise _Inexact(f"a decimal of at most {WIDEST_DECIMAL} digits")
+    return _column(f"decimal({precision},{scale})")
+
+
+def _bit(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    width = kind.numbers[0] if kind.numbers else 1
+    if width > rendering.widest_bit:
+        raise _Inexact(f"at most bit({rendering.widest_bit}), since {rendering.tool} may write wider ones wrong")
+    if width == 1:
+        return _column("boolean", "zero_one")
+    return _column("bigint" if width < 64 else "decimal(20,0)")
+
+
+def _bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _column("binary", rendering.bytes)
+
+
+def _fixed_bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _column("binary", rendering.bytes, padded_to=kind.numbers[0] if kind.numbers else 1)
+
+
+def _timestamp(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    if rendering.timestamp is None:
+        raise _Inexact(
+            "a known time zone, since the texts of timestamps have none",
+            f"set `zone` to the time zone of the {rendering.tool} server, such as UTC or +08:00",
+        )
+    return _column("timestamp", rendering.timestamp)
+
+
+def _labelled(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    encoding = rendering.enum if kind.name == "enum" else rendering.set
+    if encoding not in ("enum_index", "set_bits"):
+        return _column("string", encoding)
+    if not kind.labels:
+        raise _Inexact("the labels of the column, such as enum('a','b')")
+    return _column("string", encoding, kind.labels)
+
+
+def _json(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _column("string", rendering.json)
+
+
+# Iceberg has no integers of less than 32 bits.
+_COLUMNS: Mapping[str, _Column] = {
+    "tinyint": _integer("int", "int"),
+    "smallint": _integer("int", "int"),
+    "mediumint": _integer("int", "int"),
+    "int": _integer("int", "bigint"),
+    "bigint": _integer("bigint", "decimal(20,0)"),
+    "float": _always("float"),
+    "double": _always("double"),
+    "decimal": _decimal,
+    "bit": _bit,
+    "date": _always("date", "date_text"),
+    "datetime": _always("timestamp_ntz", "local_timestamp"),
+    "timestamp": _timestamp,
+    "time": _always("string"),
+    "year": _always("int"),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _always("string")),
+    "binary": _fixed_bytes,
+    **dict.fromkeys(("varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _bytes),
+    "enum": _labelled,
+    "set": _labelled,
+    "json": _json,
+    **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _bytes),
+    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _bytes),
+}
+MYSQL_TYPES = tuple(_COLUMNS)
+"""The types that are read, without aliases."""
+
+
+def _charset_at(words: list[str]) -> int:
+    """Where `character set …`, `charset …` or `collate …` begins after the name of a type."""
+    starts = (
+        at
+        for at, word in enumerate(words)
+        if at and (word in ("charset", "collate", "ascii", "unicode") or words[at : at + 2] == ["character", "set"])
+    )
+    return next(starts, len(words))
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = escape[1]
+    return "'" if character is None else _ESCAPES.get(character, character)

@@ -1,0 +1,112 @@
+"""The formats by name, each with the options that it takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.canal import canal
+from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
+from arctic_runtime.ingest.formats.maxwell import maxwell
+from arctic_runtime.ingest.formats.rows import rows
+from arctic_runtime.plan.config_readers import read_names, read_text, reader_of
+
+Reader = Callable[[str, Any], Any]
+"""Makes the value of an option from what a user wrote, or raises ConfigError that names the option."""
+
+_ZONE = re.compile(r"UTC|[+-](?:0\d|1[0-8]):[0-5]\d|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a format: what it means, in a line for the documentation, and its reader."""
+
+    meaning: str
+    read: Reader
+
+
+@dataclass(frozen=True)
+class FormatEntry:
+    """A format as users choose it: a line about it, its options, and the function that takes them by name."""
+
+    description: str
+    make: Callable[..., Format]
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+def _read_zone(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not _ZONE.fullmatch(value):
+        raise ConfigError(
+            f"`{key}` must be UTC, an offset such as +08:00 or a region such as Asia/Tokyo; found {value!r}"
+        )
+    return value
+
+
+def _read_flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
+    return value
+
+
+def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
+    """The texts of each change, as `{delete: [D, d]}`, turned to the change of each text."""
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigError(f"`{key}` must map changes to their texts, such as {{delete: [D]}}; found {value!r}")
+    read_change = reader_of(Change)
+    changes: dict[str, Change] = {}
+    for change, texts in value.items():
+        for text in read_names(f"{key}.{change}", texts):
+            if text in changes:
+                raise ConfigError(f"`{key}` gives {text!r} two meanings: {changes[text]} and {change}")
+            changes[text] = read_change(key, change)
+    return changes
+
+
+FORMATS: Mapping[str, FormatEntry] = {
+    "debezium": FormatEntry(
+        "Debezium's change events in JSON, with or without their schema",
+        debezium,
+        {"with_schema": Option("whether each event has its schema beside its payload", _read_flag)},
+    ),
+    "canal": FormatEntry(
+        "Canal's flat messages",
+        canal,
+        {"zone": Option("time zone of the Canal server, needed for columns of the type timestamp", _read_zone)},
+    ),
+    "maxwell": FormatEntry("Maxwell's events", maxwell),
+    "rows": FormatEntry(
+        "one JSON object for each row, with or without a column that tells the operation",
+        rows,
+        {
+            "operation": Option("column that tells the operation; without it each row is an upsert", read_text),
+            "operations": Option("texts of that column by what they mean, such as {delete: [D]}", _read_operations),
+            "time": Option("column with the time of the change", read_text),
+            "time_unit": Option("how that time is written", reader_of(TimeUnit)),
+            "order": Option("columns that order the changes of a key; without them the later row wins", read_names),
+        },
+    ),
+}
+
+
+def make_format(name: str, options: Mapping[str, Any]) -> Format:
+    """The format of a name with a user's options; raises ConfigError where either can't be used."""
+    entry = FORMATS.get(name)
+    if entry is None:
+        raise _unknown("format", name, FORMATS)
+    given = {}
+    for key, value in options.items():
+        if key not in entry.options:
+            raise _unknown(f"option of the format {name}", key, entry.options)
+        given[key] = entry.options[key].read(key, value)
+    return entry.make(**given)
+
+
+def _unknown(what: str, name: str, known: Mapping[str, object]) -> ConfigError:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known) or 'none'}"
+    return ConfigError(f"Unknown {what}: {name} ({hint})")

@@ -1,0 +1,51 @@
+"""Plain rows: each event is a JSON object with the table's columns, and may have a column that tells the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.declared import declared_schema
+from arctic_runtime.ingest.formats.event_format import Change, EventFormat, Format, TimeUnit
+
+OPERATIONS: Mapping[str, Change] = MappingProxyType(
+    {
+        "insert": "insert",
+        "update": "update",
+        "upsert": "update",
+        "delete": "delete",
+        "truncate": "truncate",
+        "read": "read",
+    }
+)
+"""What the texts in the column of the operation mean where nothing else is configured."""
+
+
+def rows(
+    operation: str | None = None,
+    operations: Mapping[str, Change] = OPERATIONS,
+    time: str | None = None,
+    time_unit: TimeUnit = "text",
+    order: Sequence[str] = (),
+) -> Format:
+    """Rows whose columns are declared by Spark's types; columns that are not declared are left out.
+
+    `operation` is the column that tells it, by the texts in `operations`; any other text makes a row a dead letter.
+    Without it every row is an upsert. A deleted row needs its key alone. `time` is the column with the time of the
+    change, `order` are the columns that order the changes of a key; without them the later row wins.
+    """
+    if operation is None and operations is not OPERATIONS:
+        raise ConfigError("`operations` say what the values of a column mean: set `operation` to its name")
+    events = EventFormat(
+        name="rows",
+        row=(),
+        before=None,
+        operation=None if operation is None else (operation,),
+        changes=dict(operations) if operation is not None else {},
+        time=None if time is None else (time,),
+        time_unit=time_unit,
+        order=tuple((column,) for column in order),
+        is_row_of_delete=True,
+    )
+    return Format(events=events, declare=declared_schema)

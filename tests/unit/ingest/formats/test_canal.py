@@ -1,0 +1,87 @@
+"""Canal's flat messages tell the schemas of their tables."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.canal import CANAL, canal
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+
+UPDATE = {
+    "data": [{"id": "7", "price": "2.50", "kind": "2"}],
+    "database": "shop",
+    "es": 1700000000000,
+    "id": 3,
+    "isDdl": False,
+    "mysqlType": {"id": "bigint(20) unsigned", "price": "decimal(10,2)", "kind": "enum('a','b')"},
+    "old": [{"price": "2.00"}],
+    "pkNames": ["id"],
+    "sql": "",
+    "sqlType": {"id": -5, "price": 3, "kind": 4},
+    "table": "orders",
+    "ts": 1700000000123,
+    "type": "UPDATE",
+}
+DDL = {**UPDATE, "data": None, "old": None, "mysqlType": None, "pkNames": None, "isDdl": True, "type": "ALTER"}
+
+_names = st.lists(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
+    min_size=1,
+    max_size=20,
+    unique_by=str.lower,
+)
+
+
+def told(event: dict[str, object], zone: str | None = None, **declared: str) -> SourceSchema | None:
+    tell = canal(zone).tell
+    assert tell is not None
+    return tell(json.dumps(event), None, declared)
+
+
+def test_an_event_of_rows_tells_columns_and_key() -> None:
+    assert told(UPDATE) == SourceSchema(
+        (
+            SourceColumn("id", "decimal(20,0)"),
+            SourceColumn("price", "decimal(10,2)"),
+            SourceColumn("kind", "string", "enum_index", ("a", "b")),
+        ),
+        ("id",),
+    )
+
+
+@given(_names, st.data())
+def test_columns_keep_their_order_and_names(names: list[str], data: st.DataObject) -> None:
+    key = data.draw(st.lists(st.sampled_from(names), unique=True))
+    schema = told({**UPDATE, "mysqlType": dict.fromkeys(names, "int"), "pkNames": key or None})
+    assert schema == SourceSchema(tuple(SourceColumn(name, "int") for name in names), tuple(key))
+
+
+def test_what_is_declared_goes_before_what_the_event_tells() -> None:
+    event = {**UPDATE, "mysqlType": {"id": "int", "at": "timestamp", "price": "decimal(65,30)"}}
+    with pytest.raises(ConfigError, match="Column at "):
+        told(event, price="string")
+    schema = told(event, at="datetime", price="string")
+    assert schema is not None
+    assert [column.type for column in schema.columns] == ["int", "timestamp_ntz", "string"]
+
+
+def test_timestamps_are_read_in_the_zone_of_the_server() -> None:
+    schema = told({**UPDATE, "mysqlType": {"id": "int", "at": "timestamp(3)"}}, zone="+08:00")
+    assert schema is not None
+    assert schema.columns[1] == SourceColumn("at", "timestamp", "zoneless_timestamp")
+    assert canal("+08:00").events.zone == "+08:00"
+
+
+@pytest.mark.parametrize("kind", ["ALTER", "TRUNCATE", "QUERY"])
+def test_events_without_rows_tell_no_schema(kind: str) -> None:
+    assert told({**DDL, "type": kind}) is None
+
+
+def test_only_truncate_changes_rows_among_events_of_ddl() -> None:
+    assert CANAL.changes["TRUNCATE"] == "truncate"
+    assert {CANAL.changes[kind] for kind in ("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX")} == {"ignored"}
