@@ -147,6 +147,8 @@ def _text_at(path: Path | None) -> Sql:
 
 def _change(form: EventFormat) -> Sql:
     """What an event says, as a `Change`; null for an operation that the format does not have."""
+    if form.operation is None:
+        return text("update")
     operation = _at(form.operation)
     cases = [
         statement("WHEN {code} THEN {change} ", code=text(code), change=text(change))
@@ -205,12 +207,7 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
     cases = [
         statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=name(_EVENT)),
         statement("WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=name(_EVENT, _CORRUPT)),
-        statement("WHEN {operation} IS NULL THEN 'no operation'", operation=_at(form.operation)),
-        statement(
-            "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})",
-            change=change,
-            operation=_at(form.operation),
-        ),
+        *_operation_misfits(form, change),
     ]
     says_rows = statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
     for column in schema.columns:
@@ -238,6 +235,18 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
                 )
             )
     return statement("CASE {cases} END", cases=listed(cases, " "))
+
+
+def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
+    if form.operation is None:
+        return []
+    operation = _at(form.operation)
+    return [
+        statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
+        statement(
+            "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})", change=change, operation=operation
+        ),
+    ]
 
 
 def _fits_always(column: SourceColumn) -> bool:
