@@ -188,7 +188,10 @@ def _once(action: Callable[[], T], what: str, engine: Engine) -> T:
 def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
     match failure.kind:
         case "locked":
-            return CommitConflict(f"The catalog was locked.\n  while: {what}\n  found: {failure.message}")
+            return CommitConflict(
+                f"The catalog was locked by another process.\n  while: {what}\n  found: {failure.message}\n  "
+                "what to do: run again"
+            )
         case "conflict":
             return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {failure.message}")
         case "unwritable":
@@ -248,7 +251,7 @@ def _point(text: str) -> _Point:
     mode, _, time_text = rest.partition("@")
     if name not in EFFECTS or mode not in _MODES or not (time_text or "1").isdecimal():
         raise ConfigError(
-            f"{VARIABLE}: {text.strip()!r} is no failpoint.\n"
+            f"{VARIABLE}: {text.strip()!r} is not a failpoint.\n"
             f"  expected: NAME=MODE or NAME=MODE@N, with a MODE of {', '.join(_MODES)}\n"
             f"  names: {', '.join(EFFECTS)}"
         )

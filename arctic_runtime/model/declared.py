@@ -50,8 +50,10 @@ def read_part(model: Model, values: Mapping[str, str]) -> Part:
     found = [(name, value) for name in columns for given, value in values.items() if same_name(given, name)]
     if values and (len(found) != len(columns) or len(values) != len(columns)):
         raise ConfigError(
-            f"{model.table}: {', '.join(values)} does not name a partition of its own.\n"
-            f"  expected: a value for each of {', '.join(columns) or 'no column: the table has none to be named by'}\n"
-            "  what to do: give all columns of `partition_by` that stand there by themselves, or declare all rows"
+            f"{model.table}: {', '.join(values)} does not identify a partition.\n"
+            "  expected: a value for each of "
+            f"{', '.join(columns) or 'no column, since the table has no identity partition'}\n"
+            "  what to do: give a value for each column of `partition_by` that has no transform, or declare all "
+            "rows of the table"
         )
     return tuple(found)

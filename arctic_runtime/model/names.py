@@ -34,7 +34,7 @@ class TableName:
         for part in (self.catalog, self.schema, self.name):
             if not part or _REFUSED.search(part) or part in (".", ".."):
                 raise ConfigError(
-                    f"{part!r} can't be part of a table's name.\n"
+                    f"{part!r} is not a valid part of a table name.\n"
                     "  expected: at least one character, no slash, backslash or control character\n"
                     f"  found in: {self.catalog!r}, {self.schema!r}, {self.name!r}\n"
                     "  what to do: choose another name, for instance with dbt's `alias`"
@@ -78,8 +78,8 @@ def named_table(text: str, near: TableName) -> TableName:
     """
     if not _NAME.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is no table's name.\n  expected: table, schema.table or catalog.schema.table\n"
-            "  what to do: put parts with other characters than letters, digits and underscores into backticks"
+            f"{text!r} is not a valid table name.\n  expected: table, schema.table or catalog.schema.table\n"
+            "  what to do: quote parts with characters other than letters, digits and underscores in backticks"
         )
     parts = [of[1:-1].replace("``", "`") if of[0] == "`" else of for of in _LEVEL.findall(text)]
     return TableName(*near.parts[: 3 - len(parts)], *parts)

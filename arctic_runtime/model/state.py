@@ -230,4 +230,4 @@ def built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseSt
 
 def not_built(table: TableName) -> ConfigError:
     """What to raise where a table has to be there, and no run has made it yet."""
-    return ConfigError(f"{table} was not built yet; run it first")
+    return ConfigError(f"{table} has not been built yet; run the model first")

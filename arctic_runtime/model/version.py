@@ -45,7 +45,7 @@ def decode_versions(text: str | None) -> dict[str, Version]:
         return {name: _version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptState(
-            f"A snapshot summary holds offsets that can't be read.\n  found: {text!r}\n"
+            f"The offsets in a snapshot summary can't be decoded.\n  found: {text!r}\n"
             "  what to do: restore the change table's last good snapshot, or run with --full-refresh"
         ) from error
 

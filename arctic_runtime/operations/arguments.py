@@ -46,7 +46,7 @@ def read_texts(label: str, value: Any) -> tuple[str, ...]:
 def read_mode(_: str, value: Any) -> CompactionMode:
     """A mode of compaction."""
     if value not in MODES:
-        raise ConfigError(f"compaction has no mode {value!r}; it has {', '.join(MODES)}")
+        raise ConfigError(f"unknown compaction mode {value!r}; expected one of {', '.join(MODES)}")
     mode: CompactionMode = value
     return mode
 
@@ -61,7 +61,9 @@ def read_partition(label: str, value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {str(name): _partition_value(f"{label}.{name}", found) for name, found in value.items()}
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(f"`{label}` must be columns and their values; found {value!r}")
+        raise ConfigError(
+            f"`{label}` must be a mapping of columns to values, or a list of COLUMN=VALUE; found {value!r}"
+        )
     return dict(_column_value(label, str(text)) for text in value)
 
 

@@ -148,7 +148,7 @@ class Operation:
         if not plan:
             return self.perform(context, models, values)
         if self.plan is None:
-            raise ConfigError(f"{self.name} has no plan to show")
+            raise ConfigError(f"{self.name} can't be planned without execution; run it without --plan")
         return self.plan(context, models, values)
 
     def _check_exclusive(self, given: Mapping[str, Any]) -> None:

@@ -34,4 +34,4 @@ def operation(name: str) -> Operation:
         if known.name == name:
             return known
     names = [known.name for known in OPERATIONS]
-    raise ConfigError(f"there is no operation {name!r}{nearest(name, names)}; there are {', '.join(names)}")
+    raise ConfigError(f"unknown operation {name!r}{nearest(name, names)}; expected one of {', '.join(names)}")

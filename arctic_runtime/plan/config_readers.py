@@ -46,7 +46,7 @@ def read_names(key: str, value: Any) -> tuple[str, ...]:
 
 def read_text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"`{key}` must be a text; found {value!r}")
+        raise ConfigError(f"`{key}` must be a non-empty string; found {value!r}")
     return value
 
 
@@ -75,14 +75,17 @@ def _transform(text: str) -> Transform:
     unit = _UNITS.get(match["unit"].lower()) if match else None
     if match is None or unit is None:
         raise ConfigError(
-            f"`partition_by: {text}` is no Iceberg transform; write a column, or one of "
+            f"`partition_by: {text}` is not an Iceberg transform; expected a column, or one of "
             "years(c), months(c), days(c), hours(c), bucket(n, c), truncate(w, c)"
         )
     if (unit in ("bucket", "truncate")) != (match["number"] is not None):
-        raise ConfigError(f"`partition_by: {text}`: bucket and truncate take a number first, the others take none")
+        raise ConfigError(
+            f"`partition_by: {text}`: bucket and truncate need a number as their first argument, all other "
+            "transforms take none"
+        )
     number = int(match["number"]) if match["number"] is not None else None
     if number is not None and not 0 < number < 2**31:
-        raise ConfigError(f"`partition_by: {text}`: the number must be at least 1, and fit into 32 bits")
+        raise ConfigError(f"`partition_by: {text}`: the number must be from 1 to 2147483647; found {number}")
     return Transform(unit, _unquote(match["column"]), number)
 
 
@@ -114,7 +117,7 @@ def read_file_size(key: str, value: Any) -> int:
     size = read_size(key, value)
     if size < _SMALLEST_FILE:
         raise ConfigError(
-            f"`{key}` must be at least 1 MiB: smaller files take longer to open than to read; found {value!r}"
+            f"`{key}` must be at least 1 MiB, since smaller files take longer to open than to read; found {value!r}"
         )
     return size
 
@@ -129,8 +132,10 @@ def read_properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
     if "format-version" in value:
-        raise ConfigError(f"`{key}` can't set format-version, which is the base's alone; use `format_version`")
+        raise ConfigError(f"`{key}` can't set format-version; set the key `format_version`, which applies to the base")
     reserved = [name for name in value if str(name).startswith("arctic.")]
     if reserved:
-        raise ConfigError(f"`{key}` can't set {reserved}: names that start with `arctic.` are the table's own state")
+        raise ConfigError(
+            f"`{key}` can't set {reserved}: names that start with `arctic.` are reserved for the state of the table"
+        )
     return {str(name): str(text).lower() if isinstance(text, bool) else str(text) for name, text in value.items()}

@@ -33,7 +33,7 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
         config = _assemble(values)
         found.extend(_contradictions(config, values))
     if found:
-        raise ConfigError(f"{where}: its configuration can't be used.\n" + "\n".join(f"  - {text}" for text in found))
+        raise ConfigError(f"{where}: invalid configuration.\n" + "\n".join(f"  - {text}" for text in found))
     return config
 
 

@@ -109,14 +109,16 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     if found is not None and not may_go:
         refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""
         raise ConfigError(
-            f"{model.table}: its name is taken.\n  found: the {found.kind} {found.name}, which was not made by this "
-            f"model with `merge: {model.config.merge}`\n  expected: nothing of that name\n"
-            f"  what to do: drop or rename what is there, give the model another alias{refresh}"
+            f"{model.table}: another relation has its name.\n  found: the {found.kind} {found.name}, which was "
+            "not created by this "
+            f"model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
+            f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
         )
     if state.changes is None and state.base is not None:
         raise CorruptState(
-            f"{model.table}: its change table {model.table.changes} is gone, while the base {model.base} is there.\n"
-            "  what to do: restore the change table, or drop the base so that the next run makes both anew"
+            f"{model.table}: its change table is missing.\n  expected: the change table {model.table.changes} "
+            f"and the base {model.base}\n  found: only the base\n"
+            "  what to do: restore the change table, or drop the base; the next run then creates both"
         )
     if state.changes is None:
         return
@@ -126,8 +128,8 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
             f"  in the model: {key_text(model.config.primary_key)}\n"
-            "  what to do: write the key as it is in the table; to have another one, give the model another alias, or "
-            f"start the model over with `arctic reset {model.table.name} --yes`"
+            "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
+            f"delete the tables with `arctic reset {model.table.name} --yes`"
         )
 
 
@@ -137,10 +139,10 @@ def _check_layout(model: Model, state: TableState) -> None:
         return
     if not is_laid_out(model.config, state.base.properties):
         raise ConfigError(
-            f"{model.table}: the table is laid out in another way than the model says.\n"
+            f"{model.table}: the layout of the table differs from the model's configuration.\n"
             f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {layout_text(model.config)}\n"
-            "  what to do: set `on_configuration_change: apply` or run with --full-refresh to lay it out anew, which "
-            "readers see in one step; or `continue` to leave it as it is"
+            "  what to do: set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which "
+            "readers see in one step; or set `continue` to keep the old layout"
         )
 
 
@@ -148,8 +150,9 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
     sources = changes_read(model.sql)
     if not sources:
         raise ConfigError(
-            f"{model.table}: `input: changes` needs a query over `{{{{ changes(…) }}}}`, and this one has none.\n"
-            "  what to do: read the events through changes(ref(…)) or changes(source(…)), or set input: state"
+            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n  found: no "
+            "changes(…) in the query\n"
+            "  what to do: read the events with changes(ref(…)) or changes(source(…)), or set `input: state`"
         )
     afresh = request.full_refresh or last is None
     offsets = {} if afresh else offsets_of(last)
@@ -165,9 +168,9 @@ def _window(model: Model, name: TableName, upstreams: Upstreams, start: Version 
     source = upstreams.states.get(str(name))
     if source is None:
         raise SourceError(
-            f"{model.table}: {name} can't be read for its changes.\n"
+            f"{model.table}: the changes of {name} can't be read.\n"
             "  expected: an Iceberg table with at least one snapshot\n  found: none\n"
-            "  what to do: load it first, or correct the name in changes(…)"
+            "  what to do: write to the table first, or correct the name in changes(…)"
         )
     if start is not None:
         _check_continues(model, name, source, start)
@@ -185,36 +188,37 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
     is_kept = start.snapshot in kept
     if not is_kept and source.commits[0].version.sequence < start.sequence:
         raise SourceError(
-            f"{model.table}: upstream {name} was rolled back behind what was read of it.\n"
-            f"  expected: snapshot {start.snapshot}, or one that follows it\n"
-            f"  found: snapshot {source.version.snapshot}, which does not\n  what to do: {refresh}"
+            f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.\n"
+            f"  expected: snapshot {start.snapshot}, or a descendant of it\n"
+            f"  found: snapshot {source.version.snapshot}, which is not a descendant\n  what to do: {refresh}"
         )
     if not is_kept and source.commits[0].parent is None:
         raise SourceError(
-            f"{model.table}: upstream {name} was replaced as a whole since the last run.\n"
-            f"  expected: snapshot {start.snapshot} behind its newest one\n"
-            f"  found: a new beginning, snapshot {source.commits[0].version.snapshot}\n"
+            f"{model.table}: upstream {name} was replaced since the last run.\n"
+            f"  expected: snapshot {start.snapshot} among the ancestors of its current snapshot\n"
+            f"  found: a new history that begins with snapshot {source.commits[0].version.snapshot}\n"
             f"  what to do: {refresh}; or read it with `input: state`"
         )
     new = source.commits[kept.index(start.snapshot) + 1 :] if is_kept else source.commits
     rewritten = [commit for commit in new if commit.operation not in ("append", "replace")]
     if rewritten:
         raise SourceError(
-            f"{model.table}: upstream {name} was not only appended to since the last run.\n"
-            f"  expected: append\n  found: {rewritten[0].operation} in snapshot {rewritten[0].version.snapshot}\n"
+            f"{model.table}: upstream {name} had commits other than appends since the last run.\n"
+            f"  expected: only appends\n  found: {rewritten[0].operation} in snapshot {rewritten[0].version.snapshot}\n"
             f"  what to do: {refresh}; or read it with `input: state`"
         )
     if source.format_version < 3 and not is_kept:
         raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps the snapshot that was read last (UPSTREAM_EXPIRED).\n"
-            f"  expected: snapshot {start.snapshot}\n  found: {source.commits[0].version.snapshot} as the oldest\n"
+            f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).\n"
+            f"  expected: snapshot {start.snapshot}\n  found: snapshot {source.commits[0].version.snapshot} as "
+            "the oldest\n"
             f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
         )
     if not source.tells_all_after(start):
         raise SourceError(
             f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
             f"  expected: change rows after sequence number {start.sequence}\n"
-            f"  found: up to {source.trimmed} only the newest of each key\n"
+            f"  found: up to sequence number {source.trimmed}, only the newest change row of each key\n"
             f"  what to do: {refresh}; set `retention: changes` of {name} to more than the time between runs"
         )
 
@@ -229,8 +233,8 @@ def _decide_state(
 ) -> Decision:
     if changes_read(model.sql):
         raise ConfigError(
-            f"{model.table}: `changes(…)` gives what happened, so the model needs `input: changes`.\n"
-            "  what to do: set input: changes, or read the table itself through ref(…)"
+            f"{model.table}: a query that reads `changes(…)` needs `input: changes`.\n  found: `input: state`\n"
+            "  what to do: set `input: changes`, or read the table with ref(…)"
         )
     offsets = offsets_of(last)
     windows = {
@@ -347,7 +351,7 @@ def _recompute(model: Model, reason: Reason, because: str, windows: Mapping[str,
 
 def _not_strict(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
     return PlanError(
-        f"{model.table}: `refresh: strict`, and the table can't be maintained {when}.\n"
+        f"{model.table}: `refresh: strict`, but the table can't be maintained incrementally {when}.\n"
         f"  why: {because} ({reason})\n  what to do: change the query, or set `refresh: auto`{otherwise}"
     )
 

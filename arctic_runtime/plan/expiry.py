@@ -35,7 +35,7 @@ def expiry(
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
         raise ConfigError(
-            f"{model.table}: its versions are kept for ever.\n  found: `retention: off`\n"
+            f"{model.table}: nothing can expire.\n  found: `retention: off`\n"
             "  what to do: set `retention: {changes: '7d', versions: '5d'}` in the model's configuration"
         )
     read = _wanted(state, consumers)

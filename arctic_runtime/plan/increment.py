@@ -324,7 +324,7 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
     """The query's tree, and the tree's columns of the primary key; raises NotMaintained if the query is unsupported."""
     table = model.table
     if str(table) in upstreams.states:
-        raise NotMaintained("SELF_REFERENCE", "the query reads the table that it makes")
+        raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
     relations = tuple((name, _relation(state)) for name, state in upstreams.states.items() if state is not None)
     with refusing():
         analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
@@ -414,17 +414,21 @@ def _check_window(state: SourceState, window: Window) -> None:
         raise NotMaintained("UNSUPPORTED", f"{state.name} is of format version 1, whose commits have no order")
     if state.kind != "changes":
         if start.snapshot not in state.snapshots:
-            raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that was read last")
+            raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that the last run read")
         return
     oldest = state.commits[0]
     if not state.keeps(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
-        raise NotMaintained("SOURCE_REPLACED", f"{state.name} no longer follows from the version that was read last")
+        raise NotMaintained(
+            "SOURCE_REPLACED", f"{state.name} no longer has the version that the last run read among its ancestors"
+        )
     if not state.tells_all_after(start):
         raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
     if not _only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
     if any(REPAIRED in commit.summary for commit in state.between(window)):
-        raise NotMaintained("SOURCE_REPAIRED", f"{state.name} was repaired; rows read of it before may be wrong")
+        raise NotMaintained(
+            "SOURCE_REPAIRED", f"{state.name} was repaired; rows that earlier runs read from it may be wrong"
+        )
 
 
 def has_before_images(state: SourceState, window: Window) -> bool:
@@ -452,7 +456,11 @@ def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozense
         found_kinds = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
         refused = next((of for of, is_there in found_kinds.items() if is_there), None)
         if scan.source in changed and refused:
-            raise NotMaintained("UNSUPPORTED", f"{scan.source} has changed and a column with a {refused} is read of it")
+            raise NotMaintained(
+                "UNSUPPORTED",
+                f"{scan.source} has changed, and the query reads a column with a {refused} from it, which can't "
+                "be compared",
+            )
 
 
 def _check_cost(model: Model, state: SourceState, window: Window, limits: IncrementalThresholds) -> None:
@@ -460,8 +468,12 @@ def _check_cost(model: Model, state: SourceState, window: Window, limits: Increm
         return
     if state.kind != "changes" and not is_appended(state, window):
         if state.rows > limits.compared_version_rows:
-            raise NotMaintained("COST", f"{state.name} was rewritten, and {state.rows:,} rows are many to compare")
+            raise NotMaintained(
+                "COST",
+                f"{state.name} was rewritten, and {state.rows:,} rows are too many to compare with its previous "
+                "version",
+            )
         return
     rows = state.rows_in(window)
     if rows > max(limits.always_incremental_rows, limits.changed_share * state.rows):
-        raise NotMaintained("COST", f"{rows:,} changed rows of {state.name}, which has {state.rows:,}")
+        raise NotMaintained("COST", f"{rows:,} of {state.rows:,} rows of {state.name} have changed, which is too many")

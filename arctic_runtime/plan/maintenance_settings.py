@@ -56,7 +56,7 @@ def _share(key: str, value: Any) -> float:
 
 def _count(key: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"`{key}` must be a whole number from 1 on; found {value!r}")
+        raise ConfigError(f"`{key}` must be a whole number of at least 1; found {value!r}")
     return int(value)
 
 

@@ -113,9 +113,9 @@ def _merge(
 ) -> MergeBase | None:
     if base.merged is None or base.merged.table != changes.uuid:
         raise CorruptState(
-            f"{model.base}: it is not known up to which version of {model.table.changes} it is merged.\n"
+            f"{model.base}: the base does not record which version of {model.table.changes} it contains.\n"
             f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
-            "  what to do: drop the base; the next run makes it anew from the change table"
+            "  what to do: drop the base; the next run rebuilds it from the change table"
         )
     pending = changes.after(base.merged)
     may_wait = model.config.merge == "on_read" and not fold

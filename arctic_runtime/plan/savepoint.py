@@ -25,9 +25,10 @@ def savepoint(
     taken = next((of for of in known if of.name == name), None)
     if taken is not None and taken.commit.version != commit.version:
         raise ConfigError(
-            f"{model.table}: there is a savepoint {name} already.\n  expected: a new name\n"
+            f"{model.table}: the savepoint {name} exists already.\n  expected: a new name\n"
             f"  found: {name} at version {taken.commit.version.snapshot}\n"
-            f"  what to do: choose another name, or drop it first: arctic savepoint {model.table.name} {name} --drop"
+            "  what to do: choose another name, or drop the savepoint first: arctic savepoint "
+            f"{model.table.name} {name} --drop"
         )
     snapshots = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
     rows = (SetTag(base.table, name, snapshots[-1].id),) if snapshots else ()
@@ -47,14 +48,15 @@ def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savep
             return savepoint
     raise ConfigError(
         f"{model.table} has no savepoint {name}.\n  found: {', '.join(of.name for of in known) or 'none'}\n"
-        f"  what to do: a version is a number, as `arctic history {model.table.name}` shows it, or a savepoint's name"
+        "  what to do: give the name of a savepoint, or a version number that `arctic history "
+        f"{model.table.name}` shows"
     )
 
 
 def _check_name(model: Model, name: str) -> None:
     if not name.strip() or name.isdecimal() or name == "main" or name.startswith(BRANCH_PREFIX):
         raise ConfigError(
-            f"{model.table}: {name!r} can't be the name of a savepoint.\n"
-            f"  expected: a text that is no number, not main, and does not begin with {BRANCH_PREFIX}\n"
+            f"{model.table}: {name!r} is not a valid name of a savepoint.\n"
+            f"  expected: a name that is not a number, is not main, and does not begin with {BRANCH_PREFIX}\n"
             "  what to do: choose another name"
         )

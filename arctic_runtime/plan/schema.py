@@ -117,7 +117,8 @@ def _ignore(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widene
 def _fail(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
     if new or gone:
         raise ConfigError(
-            f"{model.table}: the query's columns differ from the table's, and `on_schema_change` is `fail`.\n"
+            f"{model.table}: the columns of the query differ from the columns of the table, and "
+            "`on_schema_change` is `fail`.\n"
             f"  new in the query: {[column.name for column in new]}\n  no longer in the query: {list(gone)}\n"
             "  what to do: change the query, or set on_schema_change to append_new_columns or sync_all_columns"
         )
@@ -151,7 +152,7 @@ def _advice(model: Model, column: str) -> str:
     """A column of the key keeps its name, so only a new table can have it with another type."""
     fixed = (*model.config.primary_key, *(transform.column for transform in model.config.partition_by))
     rename = "" if any(same_name(column, part) for part in fixed) else ", give the column another name"
-    return f"cast it in the query{rename}, or start the model over with `arctic reset {model.table.name} --yes`"
+    return f"cast it in the query{rename}, or delete the tables with `arctic reset {model.table.name} --yes`"
 
 
 def _fits(narrow: str, wide: str) -> bool:
@@ -168,19 +169,20 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
         if lowered in seen:
             raise ConfigError(f"{model.table}: the query has two columns named `{column.name}`; give one an alias")
         if not column.name or "\x00" in column.name:
-            raise ConfigError(f"{model.table}: {column.name!r} can't be a column's name; give it an alias")
+            raise ConfigError(f"{model.table}: {column.name!r} is not a valid column name; give the column an alias")
         seen.add(lowered)
     hidden = sorted(name for name in seen if name in METADATA or name.startswith(OWN_PREFIX))
     if hidden:
         raise ConfigError(
-            f"{model.table}: Iceberg and this runtime use these names for columns of their own: {', '.join(hidden)}.\n"
-            "  what to do: give them an alias"
+            f"{model.table}: the query uses column names that are reserved for Iceberg and dbt-arctic: "
+            f"{', '.join(hidden)}.\n"
+            "  what to do: give these columns other names"
         )
     taken = sorted(seen & set(RESERVED))
     if taken and model.config.input == "state":
         raise ConfigError(
-            f"{model.table}: change rows reserve the column names {', '.join(RESERVED)}.\n"
-            f"  found in the query: {', '.join(taken)}\n  what to do: give them an alias"
+            f"{model.table}: these column names are reserved for change rows: {', '.join(RESERVED)}.\n"
+            f"  found in the query: {', '.join(taken)}\n  what to do: give these columns other names"
         )
 
 

@@ -244,7 +244,7 @@ class TestConfiguration:
             ("materialized='arctic', primary_key='id', merge='on_raed'", "did you mean `on_read`"),
             ("materialized='arctic', primary_key='id', history='scd2'", "not supported yet"),
             ("materialized='arctic', primary_key='id', delete_when='x'", "needs `input: changes`"),
-            ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "has no meaning"),
+            ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "is not supported"),
             ("materialized='arctic', primary_key='id', retention={'changes': 7}", "must be an age"),
         ],
     )
@@ -325,11 +325,11 @@ class TestSwitches(Warehouse):
         run_dbt(["run", "--select", "orders"])
         write_file(ORDERS, "models", "orders.sql")
         message = run_dbt(["run", "--select", "orders"], expect_pass=False).results[0].message
-        assert "its name is taken" in message
+        assert "another relation has its name" in message
         assert "--full-refresh" in message
         run_dbt(["run", "--select", "orders", "--full-refresh"])
         for merge in ("on_read", "on_write"):
             chosen = ["run", "--select", "orders", "--vars", json.dumps({"merge": merge})]
-            assert "its name is taken" in run_dbt(chosen, expect_pass=False).results[0].message
+            assert "another relation has its name" in run_dbt(chosen, expect_pass=False).results[0].message
             assert run_dbt([*chosen, "--full-refresh"]).results[0].message == "full +0 ~0 -0"
             assert len(rows(project, f"select * from {table(project, 'orders')}")) == 3

@@ -72,7 +72,7 @@ class TestOverwrite:
             ("source: extract, as_of: 9, partition: {id: 1}", "expected: a value for each of region"),
             ("source: extract, as_of: soon", "'soon' is no place in the order of its events"),
             ("source: nothing, as_of: 9", "`nothing` cannot be found"),
-            ("source: a-b, as_of: 9", "'a-b' is no table's name"),
+            ("source: a-b, as_of: 9", "'a-b' is not a valid table name"),
         ],
     )
     def test_what_is_declared_wrongly_is_said(self, built: Any, arguments: str, expected: str) -> None:
@@ -146,10 +146,10 @@ class TestUpkeep:
         assert {r.message for r in run_dbt(["run", "--select", "orders", "--vars", "v: 20"])} == {"unchanged"}
 
     def test_what_is_asked_for_wrongly_is_said(self, project: Any) -> None:
-        assert "no arctic model is called nobody" in operate("arctic_compact", "{model: nobody}", False)
+        assert "no arctic model is named nobody" in operate("arctic_compact", "{model: nobody}", False)
         said = operate("arctic_compact", "{model: orders, mode: hard}", False)
-        assert "compaction has no mode 'hard'; it has auto, minor, major, full" in said
-        assert "its versions are kept for ever" in operate("arctic_expire", "{model: down}", False)
+        assert "unknown compaction mode 'hard'; expected one of auto, minor, major, full" in said
+        assert "nothing can expire" in operate("arctic_expire", "{model: down}", False)
         said = operate("arctic_restore", "{model: down, version: yesterday}", False)
         assert "has no savepoint yesterday" in said
 

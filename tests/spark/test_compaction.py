@@ -225,7 +225,7 @@ def test_where_there_is_nothing_to_do_spark_is_not_asked(lake: Warehouse) -> Non
 
 def test_a_table_that_is_not_there_is_not_compacted(lake: Warehouse) -> None:
     model = lake.model("none", "select 1 as id", primary_key="id")
-    with pytest.raises(ConfigError, match="was not built yet"):
+    with pytest.raises(ConfigError, match="has not been built yet"):
         plan_compaction(lake.session_of(model, refuse), "full")
 
 

@@ -199,9 +199,7 @@ def test_a_key_takes_another_type_where_no_row_is_there_or_the_model_is_started_
     assert lake.actions(lake.run(keyed_by("int"))) == (2, 0, 0)
     lake.run(down)
     for full_refresh in (False, True):
-        with pytest.raises(
-            ConfigError, match="cast it in the query, or start the model over with `arctic reset m --yes`"
-        ):
+        with pytest.raises(ConfigError, match="cast it in the query, or delete the tables with `arctic reset m --yes`"):
             lake.run(keyed_by("string"), full_refresh=full_refresh)
     assert lake.rows(keyed_by("int")) == [(1, 1), (2, 2)]
     gone = reset(lake.session_of(keyed_by("string")))

@@ -56,7 +56,7 @@ def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: W
     shop = Shop(lake, merge)
     newer, older = shop.model(3), shop.model(2)
     lake.run(newer)
-    with pytest.raises(ConfigError, match="laid out in another way"):
+    with pytest.raises(ConfigError, match="the layout of the table differs"):
         lake.run(shop.model(2, on_configuration_change="fail"))
     down = lake.model("down", "select id, v from {m}", primary_key="id")
     lake.run(down)

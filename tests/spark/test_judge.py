@@ -218,6 +218,6 @@ def test_a_check_that_is_another_one_to_spark_is_refused_and_nothing_is_written(
     assert lake.broken(good) == []
     monkeypatch.setattr(judging, "write", lambda query: write(query).replace("3L", "30L"))
     bad = lake.model("n", "select id, v from {s}", primary_key="id", checks=checks)
-    with pytest.raises(ConfigError, match=r"(?s)read in two ways.*constraint: id < 3L.*what to do"):
+    with pytest.raises(ConfigError, match=r"(?s)read a check constraint differently.*constraint: id < 3L.*what to do"):
         lake.run(bad)
     assert lake.state(bad).changes is None

@@ -129,12 +129,12 @@ def test_a_table_named_like_changes_is_still_its_own(odd: Warehouse) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a\nb", "..", "a\x00b"])
 def test_names_that_no_catalog_keeps_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="can't be part of a table's name"):
+    with pytest.raises(ConfigError, match="is not a valid part of a table name"):
         TableName("lake", "s", name)
 
 
 def test_names_that_spark_would_change_are_refused(lake: Warehouse) -> None:
-    with pytest.raises(ConfigError, match="looks like a variable"):
+    with pytest.raises(ConfigError, match="even inside quotes"):
         lake.run(lake.model("a${x}b", "select 1 as id", primary_key="id"))
     assert lake.reader.list_relations(lake.namespace) == {}
 
@@ -156,7 +156,7 @@ def test_configured_names_that_look_like_sql_are_only_names(lake: Warehouse) -> 
     for config in ({"primary_key": attack}, {"primary_key": "id", "sort_key": [attack]}):
         with pytest.raises(ConfigError, match="which the query does not have"):
             lake.run(lake.model("m", "select 1 as id", **config))
-    with pytest.raises(ConfigError, match="no Iceberg transform"):
+    with pytest.raises(ConfigError, match="not an Iceberg transform"):
         configure({"primary_key": "id", "partition_by": "bucket(2, id)) ; drop table victim --"}, "m")
     tricky = lake.model(
         "m", "select 1 as id", primary_key="id", tblproperties={"it's'); drop table victim; --": "x'); drop --"}

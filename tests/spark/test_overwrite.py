@@ -113,7 +113,7 @@ def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(
     assert declare_part(lake, model, 5, "us", (2, "us", "y")) == (0, 1, 0)
     before = lake.head(model)
     for region, as_of in (("eu", 9), ("us", 4)):
-        with pytest.raises(ConfigError, match="declared as of something later before"):
+        with pytest.raises(ConfigError, match="declared as of a later position"):
             declare_part(lake, model, as_of, region)
     lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
     with pytest.raises(ConfigError, match="expected: 10 or later\n  found: 7"):
@@ -154,12 +154,12 @@ def test_what_was_declared_survives_a_restore_and_a_race(lake: Warehouse) -> Non
 
 def test_what_can_not_be_declared_is_refused_and_changes_nothing(lake: Warehouse) -> None:
     model = events_model(lake)
-    with pytest.raises(ConfigError, match="was not built yet"):
+    with pytest.raises(ConfigError, match="has not been built yet"):
         declare(lake, model, 1, (1, "a"))
     lake.append("events", [(1, "a", 1, "c")], EVENTS)
     lake.run(model)
     for rows in ([(1, "x"), (1, "y")], [(None, "x")]):
-        with pytest.raises(DataError, match="of the query with a"):
+        with pytest.raises(DataError, match="of the query have a"):
             declare(lake, model, 5, *rows)
     with pytest.raises(ConfigError, match="expected: a value of `lsn`, which is bigint"):
         declare(lake, model, "yesterday", (1, "x"))

@@ -39,7 +39,7 @@ def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Wareh
         old = lake.spark.read.option("versionAsOf", NAME).table(lake.sql_name("m")).collect()
         assert sorted(tuple(row) for row in old) == [(1, "A"), (2, "b"), (3, "c")]
     assert make_savepoint(lake.session_of(model), NAME, str(good)) == made
-    with pytest.raises(ConfigError, match="there is a savepoint"):
+    with pytest.raises(ConfigError, match="the savepoint"):
         make_savepoint(lake.session_of(model), NAME)
     expiring(lake, model)
     state = lake.state(model)

@@ -128,7 +128,7 @@ def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) 
     expired(lake, model)
     outcome = lake.run(state)
     assert (outcome.mode, outcome.reason) == ("full", "UPSTREAM_EXPIRED")
-    with pytest.raises(SourceError, match=r"UPSTREAM_EXPIRED[\s\S]*only the newest of each key"):
+    with pytest.raises(SourceError, match=r"UPSTREAM_EXPIRED[\s\S]*only the newest change row of each key"):
         lake.run(events)
     lake.run(events, full_refresh=True)
     exact(lake, model, state, events)

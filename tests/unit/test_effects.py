@@ -189,7 +189,7 @@ def test_a_failpoint_may_raise_before_or_after_or_at_one_of_several_times() -> N
     "text", ["commit.pubish=kill", "commit.publish", "commit.publish=die", "commit.publish=kill@x"]
 )
 def test_a_failpoint_that_can_not_be_read_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no failpoint"):
+    with pytest.raises(ConfigError, match="is not a failpoint"):
         failpoints_of(text)
 
 

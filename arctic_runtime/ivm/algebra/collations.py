@@ -19,7 +19,7 @@ def check_collations(tree: Node, types: Mapping[str, str]) -> None:
     """Raises NotMaintained where a column, a group, a partition or a value is compared by a collation."""
     for node in walk(tree):
         if any(collates(part) for value in _values(node) for part in parts(value)):
-            raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; lower(…) or upper(…) are covered")
+            raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; write lower(…) or upper(…) instead")
         named = node.fields if isinstance(node, Scan) else ()
         found = next((stored for name, stored in named if "collate" in types.get(name, "").lower()), None)
         if found is not None:

@@ -108,7 +108,7 @@ def _derive(query: exp.Query, context: Context, outer: Lookup | None) -> Derived
     if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Query):
         only_args(query, {"this", "order", "with_"})
         return _derive(query.this, within, outer)
-    raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in the place of a query")
+    raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in place of a query")
 
 
 def _shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
@@ -210,7 +210,7 @@ def _check(tree: Node) -> None:
     for node in walk(tree):
         available = {name for child in children(node) for name in columns(child)}
         if any(not available.issuperset(used(value)) for value in _expressions(node)):
-            raise NotMaintained("SUBQUERY", "a subquery that refers to columns of a query beyond the next one")
+            raise NotMaintained("SUBQUERY", "a subquery that refers to columns of a query more than one level above")
 
 
 def _expressions(node: Node) -> list[exp.Expr | None]:

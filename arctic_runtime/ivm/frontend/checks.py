@@ -31,13 +31,13 @@ def _parsed(check: str) -> exp.Expr:
     try:
         found, *others = read(check)
     except (SqlglotError, NotMaintained) as error:
-        raise ConfigError(f"the check constraint {check!r} is no predicate.\n  found: {error}") from error
+        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {error}") from error
     if not isinstance(found, exp.Condition) or others:
-        raise ConfigError(f"the check constraint {check!r} is no predicate.\n  found: {type(found).__name__}")
+        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {type(found).__name__}")
     if found.find(exp.Query):
         raise ConfigError(
-            f"the check constraint {check!r} reads more than one row.\n"
-            "  what to do: say it of the columns of a row, or test it with a dbt test"
+            f"the check constraint {check!r} has a subquery.\n"
+            "  what to do: use only columns of the same row, or write a dbt test"
         )
     return found
 
@@ -47,6 +47,6 @@ def _other(name: str, names: Mapping[str, str], check: str) -> str:
         if same_name(own, name):
             return other
     raise ConfigError(
-        f"the check constraint {check!r} names a column that is not there.\n  found: {name}\n"
+        f"the check constraint {check!r} names a column that the query does not have.\n  found: {name}\n"
         f"  expected: one of {', '.join(names)}"
     )

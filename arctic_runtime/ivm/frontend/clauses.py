@@ -40,7 +40,9 @@ def check_of_one_row(expression: exp.Expr, clause: str) -> None:
     """Raises NotMaintained where an expression takes more than its own row into account, or makes rows."""
     for node in outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
-            raise NotMaintained("UNSUPPORTED", f"an aggregate, a window function, or explode or the like in {clause}")
+            raise NotMaintained(
+                "UNSUPPORTED", f"an aggregate, a window function or a generator such as explode in {clause}"
+            )
 
 
 def outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:

@@ -105,7 +105,7 @@ def parse(sql: str) -> exp.Query:
     try:
         found = read(sql)
     except SqlglotError as error:
-        raise NotMaintained("UNPARSED", f"the SQL is not understood: {str(error).splitlines()[0]}") from error
+        raise NotMaintained("UNPARSED", f"the parser rejects the SQL: {str(error).splitlines()[0]}") from error
     statements = [statement for statement in found if statement is not None]
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise NotMaintained("UNPARSED", "the SQL is not one query")
@@ -144,20 +144,20 @@ def check_functions(expression: exp.Expr) -> None:
     for node in parts(expression):
         word = clock_word(node)
         if word is not None:
-            raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may mean another moment in every run")
+            raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may have another value in every run")
         if isinstance(node, exp.Func):
             _check(node)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             raise NotMaintained(
                 "UNKNOWN_FUNCTION",
-                f"{node.expression.name} is none of Spark's functions",
+                f"{node.expression.name} is not a built-in function of Spark",
             )
         elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise NotMaintained("UNSUPPORTED", "a parameter or a session variable")
         elif isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
         elif isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
-            raise NotMaintained("UNSUPPORTED", "any(…) as an aggregate; bool_or is another name of it, and covered")
+            raise NotMaintained("UNSUPPORTED", "any(…) as an aggregate; write bool_or(…) instead")
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -188,14 +188,14 @@ def _check(function: exp.Func) -> None:
     if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
         raise NotMaintained(
             "NON_DETERMINISTIC",
-            f"{_shown(function)} depends on more than its arguments: the moment, the session or chance",
+            f"{_shown(function)} depends on more than its arguments: on the time, the session or a random number",
         )
     if names & _NOT_SUPPORTED:
-        raise NotMaintained("UNSUPPORTED", f"{_shown(function)} is not covered")
+        raise NotMaintained("UNSUPPORTED", f"{_shown(function)} is not supported")
     if isinstance(function, exp.Anonymous) and function.name.upper() not in _KNOWN:
         raise NotMaintained(
             "UNKNOWN_FUNCTION",
-            f"{_shown(function)} is none of Spark's functions",
+            f"{_shown(function)} is not a built-in function of Spark",
         )
 
 

@@ -78,11 +78,13 @@ def _side_inside(condition: exp.Expr, inside: set[str], names: Names) -> exp.Exp
         return None
     sides = correlation(condition, inside)
     if sides is None:
-        raise NotMaintained("SUBQUERY", "a correlated subquery that aggregates rows picked by more than equalities")
+        raise NotMaintained(
+            "SUBQUERY", "a correlated subquery that aggregates rows that it selects by conditions other than equalities"
+        )
     if not correspond(*map(names.type_of, sides)):
         raise NotMaintained(
             "SUBQUERY",
-            "a correlated subquery that aggregates rows picked by comparing different types; cast to one type",
+            "a correlated subquery that compares columns of different types; cast them to the same type",
         )
     return sides[0]
 

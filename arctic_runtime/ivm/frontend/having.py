@@ -76,7 +76,9 @@ class _Groups:
             if form(read) in self.forms:
                 return read
             if form(read) != form(self._with_names(node, self._as_selected)):
-                raise NotMaintained("UNRESOLVED", "a name in HAVING that could be a column or an alias of another one")
+                raise NotMaintained(
+                    "UNRESOLVED", "a name in HAVING that is both a column and the alias of another column"
+                )
             return node
 
         return transformed(condition, visit)
@@ -112,8 +114,8 @@ class _Groups:
         if not hidden or not is_alike:
             raise NotMaintained(
                 "UNRESOLVED",
-                f"{node.sql('spark')} in HAVING is an alias, and a column that may be of another type; "
-                "another alias, or what it stands for in its place, is covered",
+                f"{node.sql('spark')} in HAVING is both an alias and a column, perhaps of different types; "
+                "rename the alias, or repeat its expression in HAVING",
             )
 
     def _as_read(self, parts: tuple[str, ...]) -> exp.Expr | None:

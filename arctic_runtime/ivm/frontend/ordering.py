@@ -33,7 +33,7 @@ def check_order(select: exp.Select, context: Context) -> None:
     if any(map(_depends_on_order, _own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
             "NOT_REPEATABLE",
-            "rows are gathered in the order that a subquery has put them in; sort where they are gathered, as in "
+            "an aggregate depends on the order of a subquery; sort in the aggregate instead, as in "
             "`array_sort(collect_list(…))` or `row_number() over (… order by …)`",
         )
 

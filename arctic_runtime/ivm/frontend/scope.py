@@ -130,7 +130,7 @@ class Names:
         """A name that no other column of the tree has; NotMaintained when there are too many."""
         number = next(self._numbers)
         if number > _MOST_COLUMNS:
-            raise NotMaintained("UNSUPPORTED", "with its views and named queries written out, the query is too large")
+            raise NotMaintained("UNSUPPORTED", "the query is too large once its views and CTEs are expanded")
         made = f"{name}#{number}"
         if of_type is not None:
             self.types[made] = of_type
@@ -233,7 +233,7 @@ def resolved_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
     """What a name stands for; NotMaintained where that is nothing."""
     found = lookup(parts)
     if found is None:
-        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is no column that is known")
+        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is not a known column")
     return found
 
 
@@ -254,7 +254,7 @@ def project(shape: Shape, names: Names) -> Derived:
     fields = []
     for name, value in shape.items:
         if not available.keys() >= set(used(value)):
-            raise NotMaintained("SUBQUERY", "a subquery that selects columns of the query around it")
+            raise NotMaintained("SUBQUERY", "a subquery that selects columns of the outer query")
         is_own = isinstance(value, exp.Column)
         made = value.name if is_own else names.fresh(name or "expression", names.type_of(value))
         taken[made] = value

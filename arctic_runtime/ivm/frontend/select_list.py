@@ -26,7 +26,7 @@ def aliased(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
     same = [item.value for item in items if len(item.names) == 1 and same_name(item.names[0], parts[0])]
     found = list({form(value): value for value in same}.values())
     if len(found) > 1:
-        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} could be several columns")
+        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is ambiguous: it matches several columns")
     return nested(_in_parentheses(found[0]), parts[1:]) if found else None
 
 

@@ -158,7 +158,7 @@ def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> L
         to_the_left = aliased(known, parts)
         around = outer(parts) if outer else None
         if to_the_left is not None and around is not None:
-            raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} could be several columns")
+            raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is ambiguous: it matches several columns")
         return around if to_the_left is None else to_the_left
 
     return lookup
@@ -182,7 +182,8 @@ def _starred(rows: Rows, qualifier: tuple[str, ...]) -> tuple[tuple[str, str], .
     if len(found) != 1 or not found[0].in_order:
         raise NotMaintained(
             "UNRESOLVED",
-            f"{'.'.join(qualifier)}.* is of no table in FROM, of several, or of one whose columns USING has merged",
+            f"{'.'.join(qualifier)}.* matches no table in FROM, several tables, or a table whose columns USING "
+            "has merged",
         )
     return found[0].fields
 
@@ -193,7 +194,9 @@ def _excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: Rows) -> 
         return one(matching(fields, part.name), part.name)
     found = find(rows, named)
     if not isinstance(found, exp.Column):
-        raise NotMaintained("UNSUPPORTED", f"* except ({'.'.join(named)}), which is no column but a field of one")
+        raise NotMaintained(
+            "UNSUPPORTED", f"* except ({'.'.join(named)}), which is a field of a column and not a column"
+        )
     return found.name
 
 
@@ -220,7 +223,7 @@ def _keys(select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup |
 def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> bool:
     """Whether there is a column of this name, which Spark takes before the word that is no name."""
     if outer is not None and outer((name,)) is not None:
-        raise NotMaintained("UNRESOLVED", f"{name} in GROUP BY could be a column of the query around")
+        raise NotMaintained("UNRESOLVED", f"{name} in GROUP BY may be a column of the outer query")
     return find(rows, (name,)) is not None or aliased(items, (name,)) is not None
 
 
@@ -239,7 +242,7 @@ def _key(written: exp.Expr, items: Sequence[Item], rows: Rows) -> exp.Expr:
     if isinstance(written, exp.Literal) and written.is_int:
         place = int(written.name)
         if not 1 <= place <= len(items):
-            raise NotMaintained("UNRESOLVED", f"GROUP BY {place} is no place in the select list")
+            raise NotMaintained("UNRESOLVED", f"GROUP BY {place} is not a position in the select list")
         return items[place - 1].value
     if isinstance(written, exp.Column) and not written.table and find(rows, (written.name,)) is None:
         found = aliased(items, (written.name,))
@@ -294,7 +297,8 @@ def _check_generators(items: Sequence[Item], over_groups: bool) -> None:
     inside = [part for value in values for part in outside_queries(value) if is_generator(part)]
     if len(inside) > len(at_top) or len(at_top) > 1 or (at_top and over_groups):
         raise NotMaintained(
-            "UNSUPPORTED", "explode or the like inside an expression, beside another, or over groups or windows"
+            "UNSUPPORTED",
+            "a generator such as explode inside an expression, next to another generator, or over groups or windows",
         )
     if any(len(item.names) > 1 and not is_generator(item.value) for item in items):
         raise NotMaintained("UNSUPPORTED", "several column names for one expression")

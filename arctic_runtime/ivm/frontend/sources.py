@@ -130,7 +130,7 @@ def _stored(parts: tuple[str, str, str], context: Context) -> Derived:
         return _view(*view, context)
     known = context.relations.get(name.lower())
     if known is None:
-        raise NotMaintained("UNRESOLVED", f"{name} is no table or view that is known")
+        raise NotMaintained("UNRESOLVED", f"{name} is not a known table or view")
     return _scan(_spelled(parts, known[0]), known[1], context.names)
 
 
@@ -154,7 +154,7 @@ def _spelled(parts: tuple[str, str, str], name: str) -> TableName:
     try:
         return TableName(name[:first], name[first + 1 : second], name[second + 1 :])
     except ConfigError as error:
-        raise NotMaintained("UNRESOLVED", f"{name} is no table's name") from error
+        raise NotMaintained("UNRESOLVED", f"{name} is not a valid table name") from error
 
 
 def _scan(source: TableName, relation: Relation, names: Names) -> Derived:
@@ -181,7 +181,7 @@ def _renamed(derived: Derived, names: Sequence[str]) -> Derived:
     if not names:
         return derived
     if len(names) != len(derived.fields):
-        raise NotMaintained("UNRESOLVED", f"{len(names)} names are given to {len(derived.fields)} columns")
+        raise NotMaintained("UNRESOLVED", f"{len(names)} column aliases for {len(derived.fields)} columns")
     fields = tuple((name, made) for name, (_, made) in zip(names, derived.fields, strict=True))
     return replace(derived, fields=fields)
 
@@ -198,7 +198,7 @@ def _check_commas(joins: Sequence[exp.Join]) -> None:
     crossed = False
     for join in joins:
         if crossed and (join.side in ("RIGHT", "FULL") or join.method):
-            raise NotMaintained("UNSUPPORTED", "RIGHT, FULL or NATURAL JOIN behind a comma or a CROSS JOIN")
+            raise NotMaintained("UNSUPPORTED", "RIGHT, FULL or NATURAL JOIN after a comma or a CROSS JOIN")
         crossed = crossed or join.kind == "CROSS" or not (join.side or join.args.get("on") or join.args.get("using"))
 
 
@@ -228,7 +228,7 @@ def _on(join: exp.Join, lookup: Lookup) -> exp.Expr | None:
     if written is None:
         return None
     if written.find(exp.Query):
-        raise NotMaintained("SUBQUERY", "a subquery in the ON of a join")
+        raise NotMaintained("SUBQUERY", "a subquery in the ON clause of a join")
     found = resolve(written, lookup)
     check_functions(found)
     check_of_one_row(found, "ON")
@@ -283,7 +283,7 @@ def _lateral(rows: Rows, lateral: exp.Lateral, names: Names) -> Rows:
     only_args(lateral, {"this", "view", "outer", "alias", "ordinality"})
     if not lateral.args.get("view") or not is_generator(lateral.this):
         raise NotMaintained(
-            "UNSUPPORTED", "LATERAL with a subquery, or with a function that is not explode or the like"
+            "UNSUPPORTED", "LATERAL with a subquery, or with a function other than a generator such as explode"
         )
     call = resolve(lateral.this, lambda parts: find(rows, parts))
     check_functions(call)
@@ -298,7 +298,7 @@ def _own_names(generator: exp.Expr, names: Names) -> tuple[str, ...]:
     of_type = names.type_of(call.this) if isinstance(call, exp.Explode | exp.Posexplode) else None
     found = {"array": ("col",), "map": ("key", "value")}.get((of_type or "").split("<")[0])
     if found is None:
-        raise NotMaintained("UNSUPPORTED", "explode or the like without names for its columns; AS (…) gives them")
+        raise NotMaintained("UNSUPPORTED", "a generator such as explode without column names; add AS (…)")
     return ("pos", *found) if isinstance(call, exp.Posexplode) else found
 
 

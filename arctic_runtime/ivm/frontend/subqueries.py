@@ -96,7 +96,7 @@ def _value(found: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tup
         value, node = _scalar(_counting(found.this), node, lookup, context)
         return exp.GT(this=exp.paren(value), expression=exp.Literal.number(0)), node
     raise NotMaintained(
-        "SUBQUERY", "IN (SELECT …) below OR or in an expression, or ANY or ALL with a subquery; EXISTS is covered"
+        "SUBQUERY", "IN (SELECT …) below OR or in an expression, or ANY or ALL with a subquery; write EXISTS instead"
     )
 
 
@@ -152,7 +152,7 @@ def _check_not_null(values: Sequence[exp.Expr], node: Node, context: Context) ->
             name = value.name.rsplit("#", 1)[0] or value.key
             raise NotMaintained(
                 "NOT_IN_NULLABLE",
-                f"NOT IN compares {name}, which may be null; NOT EXISTS, or IS NOT NULL on both sides, is covered",
+                f"NOT IN compares {name}, which may be null; write NOT EXISTS, or add IS NOT NULL on both sides",
             )
 
 
@@ -166,7 +166,7 @@ def _member_query(query: exp.Expr, lookup: Lookup, context: Context) -> Derived:
 
 
 def _refuse(query: exp.Expr) -> Derived:
-    raise NotMaintained("SUBQUERY", f"{query.key.upper()} in the place of a subquery")
+    raise NotMaintained("SUBQUERY", f"{query.key.upper()} in place of a subquery")
 
 
 def _semi(node: Node, derived: Derived, equal: Sequence[exp.Expr], negated: bool) -> Node:
@@ -190,7 +190,7 @@ def _uncorrelated(shape: Shape, node: Node, context: Context) -> tuple[exp.Expr,
     if not _has_one_row_at_most(derived.node):
         raise NotMaintained(
             "SCALAR_SUBQUERY",
-            "a scalar subquery that is not known to have one row at most, as an aggregate without GROUP BY has",
+            "a scalar subquery that may return several rows; an aggregate without GROUP BY returns one",
         )
     return column(derived.fields[0][1]), Join("left", node, derived.node, None)
 
@@ -207,7 +207,8 @@ def _correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
         reads_inner = not set(columns(inner)).isdisjoint(used(condition))
         if reads_inner and correlation(condition, set(columns(inner))) is None:
             raise NotMaintained(
-                "SCALAR_SUBQUERY", "a correlated subquery that aggregates rows picked by more than equalities"
+                "SCALAR_SUBQUERY",
+                "a correlated subquery that aggregates rows that it selects by conditions other than equalities",
             )
     value = _defaulted(shape.items[0][1], inner)
     on = conjunction(shape.pending)
@@ -231,7 +232,7 @@ def _defaulted(value: exp.Expr, inner: Aggregate) -> exp.Expr:
         if empty is None:
             raise NotMaintained(
                 "SCALAR_SUBQUERY",
-                "a correlated scalar subquery with an aggregate whose value over no rows is not known",
+                "a correlated scalar subquery with an aggregate whose value over no rows is unknown",
             )
         return part if isinstance(empty, exp.Null) else exp.Coalesce(this=part.copy(), expressions=[empty])
 
@@ -266,7 +267,8 @@ def _has_one_row_at_most(node: Node) -> bool:
 def _within(value: exp.Expr, node: Node) -> exp.Expr:
     if not set(columns(node)).issuperset(used(value)):
         raise NotMaintained(
-            "SUBQUERY", "a subquery that refers to a query beyond the next one, or to columns that GROUP BY removed"
+            "SUBQUERY",
+            "a subquery that refers to a query more than one level above, or to columns that GROUP BY removed",
         )
     return value
 
@@ -274,5 +276,6 @@ def _within(value: exp.Expr, node: Node) -> exp.Expr:
 def _check_known(on: exp.Expr | None, left: Node, right: Node) -> None:
     if not set(columns(left)).union(columns(right)).issuperset(used(on)):
         raise NotMaintained(
-            "SUBQUERY", "a subquery that refers to a query beyond the next one, or to columns that GROUP BY removed"
+            "SUBQUERY",
+            "a subquery that refers to a query more than one level above, or to columns that GROUP BY removed",
         )

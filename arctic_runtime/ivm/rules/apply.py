@@ -79,7 +79,7 @@ class _Applied:
         if question not in self.answers:
             answer = work_out()
             if answer is not None and self._size(answer) > (most := self.known.most_scans):
-                raise NotMaintained("TOO_COMPLEX", f"following what changed would read more than {most} sources")
+                raise NotMaintained("TOO_COMPLEX", f"the incremental plan would have more than {most} scans")
             self.answers[question] = (node, answer)
         return self.answers[question][1]
 

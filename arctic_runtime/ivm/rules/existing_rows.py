@@ -87,7 +87,7 @@ def _check(node: Node, of: Inputs) -> None:
     """Raises NotMaintained where the rows that were there can't be computed again."""
     if any(not of.known.chosen.isdisjoint(_telling(part)) for part in walk(node)):
         raise NotMaintained(
-            "NOT_REPEATABLE", "which rows there were follows from a value that may be another one when computed again"
+            "NOT_REPEATABLE", "which rows existed before depends on a value that may differ if it is recomputed"
         )
 
 

@@ -72,6 +72,4 @@ def _check(node: Join | SemiJoin, closed: list[exp.Expr], of: Inputs) -> None:
     was_linked, is_linked = (bool(links(on, *names)) for on in (node.on, conjunction(closed)))
     is_judged = isinstance(node, SemiJoin) and has_single_row(node) and has_changes(node.right, of)
     if is_judged or was_linked > is_linked:
-        raise NotMaintained(
-            "NOT_REPEATABLE", "rows are joined by a value that may be another one when it is computed again"
-        )
+        raise NotMaintained("NOT_REPEATABLE", "a join compares a value that may differ if it is recomputed")

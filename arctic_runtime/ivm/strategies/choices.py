@@ -117,7 +117,7 @@ def choices(tree: Node, types: Mapping[str, str]) -> Choices:
 def _because(choice: Choice) -> str:
     what = "which rows there are follows from it" if choice.decides else "rows that show it would not all be computed"
     do = "add up decimals" if choice.is_near else "order by something unique"
-    return f"{choice.call} may give something else when it is computed again, and {what}; {do}"
+    return f"{choice.call} may give another result if it is recomputed, and {what}; {do}"
 
 
 def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> bool:

@@ -75,7 +75,7 @@ def maintain(
     the key is proven to be unique; else affected keys. Raises NotMaintained if a change could affect all rows.
     """
     if not changes(tree, changed):
-        raise NotMaintained("NOTHING_NEW", "none of the tables that it reads has changed")
+        raise NotMaintained("NOTHING_NEW", "no upstream has changed")
     key = tuple(dict.fromkeys(key))
     found = pushed_down(tree)
     known = facts or Facts()
@@ -106,7 +106,7 @@ def maintain(
 
 def _refuse(key: tuple[str, ...]) -> None:
     if not key:
-        raise NotMaintained("ONE_ROW", "the table has a single row, which takes all rows to compute")
+        raise NotMaintained("ONE_ROW", "the table has a single row, which depends on all rows of its upstreams")
 
 
 def _refuse_everything(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> None:

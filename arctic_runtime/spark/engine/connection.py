@@ -53,7 +53,7 @@ def reach(url: str, thresholds: EngineThresholds) -> None:
         raise ConfigError(
             f"No Spark Connect server answers.\n  where: {parts.hostname}:{parts.port or _CONNECT_PORT}\n"
             f"  expected: a server that listens\n  found: {error}\n"
-            "  what to do: see whether it runs, and whether the profile's url is right"
+            "  what to do: check that the server runs and that `url` in the profile is right"
         ) from error
 
 

@@ -58,7 +58,7 @@ def spark_ended(error: BaseException) -> SparkEnded | None:
     if found is None or PROCESS.thresholds is None:
         return None
     return SparkEnded(
-        f"Spark is gone.\n  where: {found.where}\n  expected: a Spark that answers\n  found: {found.how}"
+        f"Spark is gone.\n  where: {found.where}\n  expected: Spark answers\n  found: {found.how}"
         f"{_last_words(found.log, PROCESS.thresholds.shown_log_lines)}\n"
         "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
         "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"

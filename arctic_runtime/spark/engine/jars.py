@@ -268,7 +268,7 @@ def _cannot_resolve(found: str) -> ConfigError:
         f"  where: {home() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
         f"  expected: {', '.join(jar.coordinates for jar in JARS)}, as recorded\n"
         f"  found: {found}\n"
-        "  what to do: run `python -m arctic_runtime.spark.jars` once with a Maven repository in reach"
+        "  what to do: run `python -m arctic_runtime.spark.jars` once with access to a Maven repository"
     )
 
 

@@ -169,8 +169,8 @@ def did_not_start(found: str, log: Path) -> ConfigError:
     lines = log.read_text(errors="replace").splitlines()
     said = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
     return ConfigError(
-        f"Spark did not start.\n  where: {log}\n  expected: a Spark that answers\n  found: {found}{said}\n"
-        "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
+        f"Spark did not start.\n  where: {log}\n  expected: Spark answers\n  found: {found}{said}\n"
+        "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
     )
 
 

@@ -93,8 +93,8 @@ def stop(profile: Profile) -> Server | None:
     if not _wait_for(is_gone, seconds, thresholds.server_poll_seconds) and server is not None:
         raise ConfigError(
             f"The Spark server did not end within {seconds:.0f} s.\n  where: process {server.pid}, {directory}\n"
-            "  expected: it ends when it is asked to\n  found: it is still there\n"
-            f"  what to do: see what it does in {server.log}, or end it with `kill {server.pid}`"
+            "  expected: the process ends after the stop request\n  found: the process still runs\n"
+            f"  what to do: look into {server.log}, or end the process with `kill {server.pid}`"
         )
     return server
 
@@ -218,7 +218,7 @@ def _make(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
         raise ConfigError(
-            f"The folder of the Spark server is somebody else's.\n  where: {directory}\n"
+            f"The folder of the Spark server belongs to another user.\n  where: {directory}\n"
             f"  expected: owned by user {os.getuid()}\n  found: owned by user {directory.stat().st_uid}\n"
             "  what to do: set DBT_ARCTIC_HOME to a folder of your own"
         )
@@ -239,9 +239,9 @@ def _has_others(server: Server, profile: Profile) -> ConfigError:
         for side in (server.settings, wanted)
     )
     return ConfigError(
-        f"The Spark server that is kept for catalog {profile.catalog} was started with other settings.\n"
+        f"The background Spark server of catalog {profile.catalog} was started with other settings.\n"
         f"  where: process {server.pid}, since {server.since}\n  expected: {here}\n  found: {there}\n"
-        "  what to do: run `arctic spark stop`; the next run starts it as the profile says"
+        "  what to do: run `arctic spark stop`; the next run starts the server with the settings of the profile"
     )
 
 
@@ -252,5 +252,5 @@ def _did_not_start(directory: Path, thresholds: EngineThresholds) -> ConfigError
     return ConfigError(
         f"The Spark server did not start.\n  where: {output}\n  expected: a server that is ready within "
         f"{thresholds.server_start_seconds:.0f} s\n  found: none{said}\n"
-        "  what to do: if this names the memory or another setting, correct it in server_side_parameters"
+        "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
     )

@@ -150,7 +150,7 @@ def _another_runs(profile: Profile) -> ConfigError:
         for side in (running, wanted)
     )
     return ConfigError(
-        "Another profile's Spark runs in this process already.\n"
+        "Spark of another profile already runs in this process.\n"
         f"  where: {profile!r}\n  expected: {here}\n  found: {there}\n"
-        "  what to do: run the other target in a process of its own, or stop() the one that runs"
+        "  what to do: run the other target in its own process, or call stop() on the running session"
     )

@@ -27,7 +27,7 @@ def name(*parts: str) -> Sql:
     for part in parts:
         if "${" in part:
             raise ConfigError(
-                f"{part!r} can't be a name: Spark replaces what looks like a variable, also inside quotes.\n"
+                f"{part!r} is not a valid name: Spark substitutes `${{…}}` even inside quotes.\n"
                 "  what to do: choose a name without `${`"
             )
     return Sql(".".join(map(quoted_name, parts)))

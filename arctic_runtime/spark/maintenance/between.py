@@ -24,12 +24,14 @@ def changes_between(session: TableSession, start: int | str, end: int | str, lim
     commits = state.changes.commits if state.changes else ()
     first, last = (version_named(session, commits, str(version)) for version in (start, end))
     if first.version.sequence > last.version.sequence:
-        raise ConfigError(f"{session.model.table}: version {start} is newer than {end}; give the older one first")
+        raise ConfigError(
+            f"{session.model.table}: version {start} is newer than version {end}; give the older version first"
+        )
     is_whole = all(commit in commits for commit in (first, last))
     if not is_whole and state.changes and first.version.sequence < trimmed_until(state.changes.properties).sequence:
         raise ConfigError(
-            f"{session.model.table}: not all changes since version {start} are kept any more.\n"
-            "  what to do: give a later version; `retention: changes` says how long they are kept"
+            f"{session.model.table}: some changes since version {start} have been deleted.\n"
+            "  what to do: give a later version; `retention: changes` sets how long changes are kept"
         )
     formerly = state.changes.formerly if state.changes else {}
     rows = read_appended(session.spark(), session.model.table.changes, first.version, last.version, is_whole, formerly)

@@ -169,7 +169,7 @@ def _perform(step: CompactionStep, session: TableSession, state: TableState, tel
 
 def _given_up(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
     return CommitConflict(
-        f"{model.table}: others committed to it {lost} times while its files were rewritten; they go first.\n"
-        f"  done before, and kept: {len(performed)} step(s)\n"
-        "  what to do: run `arctic compact` again when fewer runs write to this table"
+        f"{model.table}: gave up after {lost} commit conflicts: other writers committed while files were rewritten.\n"
+        f"  already committed: {len(performed)} step(s)\n"
+        "  what to do: run `arctic compact` again when fewer runs write to the table"
     )

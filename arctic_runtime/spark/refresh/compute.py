@@ -157,7 +157,9 @@ class Computation:
         match increment.maintenance:
             case Deltas(changes):
                 if increments.has_maps(self.query):
-                    raise NotMaintained("UNSUPPORTED", "rows with a map can't be counted, and the query has one")
+                    raise NotMaintained(
+                        "UNSUPPORTED", "the query has a map column, and rows with maps can't be grouped"
+                    )
                 moved = increments.moved(self.spark, changes, increment, self.query)
                 if self.shape.keeps_more:
                     moved = self._hold(moved)
@@ -214,7 +216,7 @@ class Computation:
         old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
         is_large = increment.reads(self.upstreams) > self._thresholds.incremental.large_source_rows
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
-            raise NotMaintained("COST", f"the rows under {count:,} keys may differ, most of the table's")
+            raise NotMaintained("COST", f"the rows of {count:,} keys may differ, which are most rows of the table")
         sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
         new = narrowed(plan.new, AFFECTED, sought) if is_large else plan.new
         statistics = self._statistics() if self.has_join_hints else Statistics()

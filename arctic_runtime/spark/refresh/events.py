@@ -54,7 +54,7 @@ def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
     if found is None or not _ORDERABLE.fullmatch(found.type):
         raise ConfigError(
             f"{model.table}: `sequence_by: {model.config.sequence_by}` must be a number, a date, a timestamp or a "
-            f"text.\n  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
+            f"string.\n  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
         )
     return found.type
 
@@ -81,9 +81,10 @@ def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part
     rows = events.where(is_in(part, shape) & maybe).limit(3).collect()
     if rows:
         raise ConfigError(
-            f"{model.table}: {describe_part(part)} were declared as of {place} by an earlier version, which did not "
-            f"say in which time zone, so these events may be older or newer; nothing was written.\n{examples(rows)}"
-            "  what to do: declare the rows once more as of a place with its zone, such as "
+            f"{model.table}: {describe_part(part)} were declared as of {place} by an earlier version of "
+            "dbt-arctic, which did not "
+            f"record the time zone, so these events may be older or newer; nothing was written.\n{examples(rows)}"
+            "  what to do: declare the rows again as of a position with a time zone, such as "
             f"`--as-of '{place}+01:00'`, or run with --full-refresh"
         )
 
@@ -128,7 +129,7 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
         rows = events.where(column(model.config.sequence_by).isNull()).limit(3).collect()
         raise DataError(
             f"{model.table}: {found.null_sequences} of {found.events} events have a null in `sequence_by` "
-            f"({model.config.sequence_by}), so their order is not known; nothing was written.\n{examples(rows)}"
+            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n{examples(rows)}"
             "  what to do: filter them out in the query, or order by a column that is never null"
         )
 
@@ -139,9 +140,9 @@ def check_order(model: Model, events: DataFrame) -> None:
         return
     if model.config.sequence_by is None:
         raise ConfigError(
-            f"{model.table}: the order of events is not known.\n"
+            f"{model.table}: the order of events is unknown.\n"
             "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
-            "  what to do: name the column that orders the events in `sequence_by`"
+            "  what to do: set `sequence_by` to the column that orders the events"
         )
     place = [column(part) for part in model.config.primary_key] + [column(model.config.sequence_by)]
     image = F.struct(*[column(name) for name in events.columns])
@@ -149,9 +150,10 @@ def check_order(model: Model, events: DataFrame) -> None:
     rows = ties.limit(3).collect()
     if rows:
         raise DataError(
-            f"{model.table}: events of one key are tied in `sequence_by` ({model.config.sequence_by}) and differ, "
-            f"and this query does not tell their position; nothing was written.\n{examples(rows)}"
-            "  what to do: order by a column without ties, or select plainly from one changes(…)"
+            f"{model.table}: events of one key have the same `sequence_by` value ({model.config.sequence_by}) "
+            "but differ, "
+            f"and the query does not preserve their position; nothing was written.\n{examples(rows)}"
+            "  what to do: set `sequence_by` to a column without ties, or write a plain select from one changes(…)"
         )
 
 

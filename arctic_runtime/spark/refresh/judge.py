@@ -64,9 +64,9 @@ def check_predicates(query: DataFrame, model: Model) -> None:
         verdict = _judged_check(query.sparkSession, check)
         if not verdict.is_same:
             raise ConfigError(
-                f"{model.table}: a check constraint is read in two ways, so rows can't be held against it.\n"
+                f"{model.table}: Spark and dbt-arctic read a check constraint differently, so it can't be enforced.\n"
                 f"  constraint: {check}\n  found: {verdict.because}\n"
-                "  what to do: write it in another way, or test it with a dbt test"
+                "  what to do: write the constraint in another way, or write a dbt test"
             )
 
 
@@ -77,7 +77,7 @@ def _judged_check(spark: SparkSession, check: str) -> Verdict:
 
 def _check(verdict: Verdict, what: str) -> None:
     if not verdict.is_same:
-        raise NotMaintained("NOT_SAME_TO_SPARK", f"{what} is read in two ways: {verdict.because}")
+        raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {what} differently: {verdict.because}")
 
 
 def judge(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:

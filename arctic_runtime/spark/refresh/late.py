@@ -109,11 +109,12 @@ def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> N
     found = [reason for reason, is_so in reasons.items() if is_so]
     if found:
         raise DataError(
-            f"{model.table}: events came after newer ones of their key, and with `on_match: {model.config.on_match}` "
-            "the row follows from all events of the key; nothing was written.\n"
-            f"  expected: all events of these keys, and rows that they alone made\n  found: {'; '.join(found)}\n"
-            "  what to do: leave the late events out in the query, or run with --full-refresh to make the table of "
-            "what its sources still have"
+            f"{model.table}: late events can't be applied: with `on_match: {model.config.on_match}` "
+            "a row depends on all events of its key; nothing was written.\n"
+            "  expected: the upstreams still have all events of these keys, and no other run wrote these rows\n"
+            f"  found: {'; '.join(found)}\n"
+            "  what to do: filter late events out in the query, or run with --full-refresh to rebuild the table from "
+            "the events that the upstreams still have"
         )
 
 

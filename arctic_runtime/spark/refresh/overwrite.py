@@ -113,7 +113,9 @@ def _part(session: TableSession, shape: Shape, asked: Part) -> Part:
     (row,) = session.spark().range(1).select(*typed).collect()
     for of, (given, value), found in zip(kept, asked, row, strict=True):
         if of is not None and found is None:
-            raise ConfigError(f"{session.model.table}: {value!r} is no value of `{given}`, which is {of.type}")
+            raise ConfigError(
+                f"{session.model.table}: {value!r} is not a valid value of `{given}`, which has the type {of.type}"
+            )
     return tuple((given, str(found)) for (given, _), found in zip(asked, row, strict=True))
 
 
@@ -121,8 +123,8 @@ def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None
     strange = [] if part == WHOLE else rows.where(~F.coalesce(is_in(part, shape), F.lit(False))).limit(3).collect()
     if strange:
         raise DataError(
-            f"{model.table}: rows of other partitions are among those of {describe_part(part)}; nothing was written.\n"
-            f"{examples(strange)}  what to do: leave them out, or declare all rows"
+            f"{model.table}: the given rows contain rows outside of {describe_part(part)}; nothing was written.\n"
+            f"{examples(strange)}  what to do: filter these rows out, or declare all rows of the table"
         )
 
 
@@ -134,10 +136,10 @@ def _check_model(model: Model) -> None:
     config = model.config
     if config.input != "changes" or config.sequence_by is None or config.on_match != "replace":
         raise ConfigError(
-            f"{model.table}: its rows can't be declared as of a place in the order of events.\n"
+            f"{model.table}: `--as-of` is not possible for this model.\n"
             "  expected: input: changes, sequence_by, and on_match: replace\n"
             f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}\n"
-            "  what to do: a table of `input: state` is what its query says, so change what that reads"
+            "  what to do: change the rows that the query reads; a table with `input: state` always equals its query"
         )
 
 
@@ -151,14 +153,15 @@ def _place(session: TableSession, shape: Shape, as_of: str, before: Sequence[str
     row = session.spark().range(1).select(*asked).collect()[0]
     if row["place"] is None:
         raise ConfigError(
-            f"{session.model.table}: {as_of!r} is no place in the order of its events.\n"
-            f"  expected: a value of `{session.model.config.sequence_by}`, which is {kind}"
+            f"{session.model.table}: {as_of!r} is not a valid position in the order of events.\n"
+            f"  expected: a value of `{session.model.config.sequence_by}`, which has the type {kind}"
         )
     if row["older"]:
         raise ConfigError(
-            f"{session.model.table}: its rows were declared as of something later before; nothing was written.\n"
+            f"{session.model.table}: rows were already declared as of a later position; nothing was written.\n"
             f"  expected: {row['newest']} or later\n  found: {row['place']}\n"
-            "  what to do: declare newer rows; a full refresh reads all events anew, and forgets what was declared"
+            "  what to do: declare rows as of a later position; or run a full refresh, which rereads all events "
+            "and drops all declarations"
         )
     return str(row["place"])
 
@@ -168,7 +171,7 @@ def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:
     missing = [of.name for of in shape.columns if find_column(found, of.name) is None]
     if missing:
         raise ConfigError(
-            f"{model.table}: what it is to hold has not all of its columns; nothing was written.\n"
+            f"{model.table}: the given rows lack columns of the table; nothing was written.\n"
             f"  missing: {', '.join(missing)}\n  found: {', '.join(of.name for of in found)}\n"
-            "  what to do: give them, null where nothing is known"
+            "  what to do: add these columns, with null for unknown values"
         )

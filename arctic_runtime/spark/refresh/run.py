@@ -57,7 +57,7 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
     for source in changes_read(sql):
         state = observe_source(reader, source)
         if state is None:
-            raise SourceError(f"{source} can't be read for its changes: it has no snapshot")
+            raise SourceError(f"{source} has no snapshot, so its changes can't be read; write to the table first")
         register_changes(spark, source, state, None, placed=state.format_version >= 3)
 
 
@@ -286,8 +286,8 @@ class Refresh:
         moved = [name for name, state in upstreams.states.items() if state and _version(now.get(name)) != state.version]
         if moved:
             raise CommitConflict(
-                f"{self.model.table}: its upstream {', '.join(moved)} changed while the query ran.\n"
-                "  what to do: run again; if it changes all the time, keep it in a model that this one can follow"
+                f"{self.model.table}: the upstream {', '.join(moved)} changed while the query ran.\n"
+                "  what to do: run again; if the upstream changes all the time, put a model between it and this one"
             )
 
     def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
@@ -326,7 +326,10 @@ class QueryInputs:
         is_placed = all(state is None or state.format_version >= 3 for state in states.values())
         for source, state in states.items():
             if state is None:
-                raise SourceError(f"{self.model.table}: {source} can't be read for its changes: it has no snapshot")
+                raise SourceError(
+                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read; write to the "
+                    "table first"
+                )
             register_changes(spark, source, state, windows.get(str(source)), is_placed)
         placed = with_position(self.model.sql) if self.model.config.input == "changes" and is_placed else None
         return spark.sql(placed or self.model.sql)

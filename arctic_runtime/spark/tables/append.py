@@ -150,8 +150,8 @@ def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mappin
     named = ", ".join(dict.fromkeys(shown)) or "(none: the query must give one row)"
     checks = "".join(f"  check: {check}\n" for check in shape.checks) if flaw == "!broken check" else ""
     return DataError(
-        f"{context.model.table}: {found[flaw]} row(s) of the query with a {flaw[1:]}; nothing was written.\n"
+        f"{context.model.table}: {found[flaw]} row(s) of the query have a {flaw[1:]}; nothing was written.\n"
         f"  column: {named}\n{checks}{examples(example)}"
-        "  expected: a primary key without nulls, once per row, and nothing that the contract forbids\n"
-        "  what to do: repair or filter the rows in the query, or declare the columns that make a row unique"
+        "  expected: a unique primary key without nulls, and rows that satisfy the contract\n"
+        "  what to do: repair or filter the rows in the query, or add columns to `primary_key` until it is unique"
     )

@@ -79,7 +79,7 @@ def _check_all_done(step: RewriteBase, context: Context) -> None:
     lost = [str(part) for part in step.ranges if part not in done]
     if lost:
         raise CommitConflict(
-            f"{step.table}: its nodes {', '.join(lost)} were written anew, but the branch {step.branch} lacks them.\n"
+            f"{step.table}: the branch {step.branch} lacks the rewritten buckets {', '.join(lost)}.\n"
             "  what to do: run `arctic compact` again"
         )
 

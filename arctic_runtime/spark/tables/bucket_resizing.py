@@ -98,4 +98,7 @@ def _bucket(column: str, buckets: int) -> Sql:
 
 
 def _changed(step: ResizeBuckets) -> CommitConflict:
-    return CommitConflict(f"{step.table}: its partition specs changed while nodes were about to {step.direction}.")
+    return CommitConflict(
+        f"{step.table}: its partition specs changed during a bucket {step.direction}.\n  what to do: run the "
+        "operation again"
+    )

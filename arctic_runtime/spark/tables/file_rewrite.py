@@ -31,7 +31,9 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
     assert state.changes is not None
     is_base = step.table == context.model.base
     if is_base and state.base.snapshot != step.expected:
-        raise CommitConflict(f"{step.table} moved on while its files were observed.")
+        raise CommitConflict(
+            f"{step.table} changed while its files were observed.\n  what to do: run the operation again"
+        )
     call = _call(step, context)
 
     def write(branch: tuple[str, ...]) -> None:

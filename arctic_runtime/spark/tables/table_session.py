@@ -69,5 +69,5 @@ class TableSession:
             f"{self.model.table}: its base and view did not converge with its change table.\n"
             f"  expected: no step left after {thresholds.settling_rounds} rounds\n"
             f"  found: {'; '.join(describe(step) for step in steps)}\n"
-            "  what to do: see who else writes to these relations, then run again"
+            "  what to do: find out who else writes to these relations, then run again"
         )

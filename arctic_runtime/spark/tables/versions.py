@@ -26,6 +26,6 @@ def _known_version(session: TableSession, commits: Iterable[Commit], version: in
         if commit.version.snapshot == version:
             return commit
     raise ConfigError(
-        f"{session.model.table} has no version {version}.\n"
-        f"  what to do: `arctic history {session.model.table.name}` shows those that are kept"
+        f"{session.model.table} has no version {version}, or it has expired.\n"
+        f"  what to do: `arctic history {session.model.table.name}` shows the versions that are kept"
     )

@@ -105,7 +105,7 @@ class ArcticCredentials(Credentials):
         master = Profile.master if self.master is None else self.master
         if self.warehouse is not None:
             if self.url is not None and self.method == "session":
-                raise ConfigError("`url` is given, and `method` is session: write `method: connect`, or drop `url`")
+                raise ConfigError("`url` is set, but `method` is session; set `method: connect`, or remove `url`")
             return Profile.embedded(
                 base / Path(self.warehouse).expanduser(),
                 catalog=self.database,

@@ -35,7 +35,7 @@ class Project:
             if name in (model.table.name, str(model.table)):
                 return model
         known = ", ".join(model.table.name for model in self.models) or "none"
-        raise ConfigError(f"no arctic model is called {name}.\n  found in the project: {known}")
+        raise ConfigError(f"no arctic model is named {name}.\n  found in the project: {known}")
 
 
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:

@@ -24,8 +24,8 @@ def perform(options: argparse.Namespace) -> Answer:
     profile = load_profile(options.project_dir, options.profiles_dir, options.target)
     if not profile.is_kept:
         raise ConfigError(
-            "this target keeps no Spark server.\n  expected: method: connect and url: local\n"
-            f"  found: method: {profile.method}\n  what to do: write these two into the profile"
+            "this target has no background Spark server.\n  expected: method: connect and url: local\n"
+            f"  found: method: {profile.method}\n  what to do: set both in the profile"
         )
     found = {"start": server.ensure, "stop": server.stop, "status": server.find}[options.action](profile)
     if found is None:

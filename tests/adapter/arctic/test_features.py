@@ -46,7 +46,7 @@ class TestSample:
 
     def test_events_are_not_sampled_since_each_counts_once(self, project: Any) -> None:
         refused = run_dbt(["run", "--select", "journal", SAMPLE], expect_pass=False).results[0].message
-        assert "each new row counts once" in refused
+        assert "a run reads each new row exactly once" in refused
 
 
 UP = "{{ config(materialized='arctic', primary_key='id') }} select id, v from values (1, 'a'), (2, 'b') as t(id, v)"
@@ -118,7 +118,7 @@ class TestChangedConfiguration:
         left = run_dbt(["run", "--vars", "{sort_key: v, then: continue}"])
         assert messages(left)["m"] == "unchanged"
         refused = run_dbt(["run", "--vars", "{sort_key: v, then: fail}"], expect_pass=False)
-        assert "laid out in another way" in messages(refused)["m"]
+        assert "the layout of the table differs" in messages(refused)["m"]
         assert self.sorted_by(project) == []
         assert messages(run_dbt(["run", "--vars", "{sort_key: v}"]))["m"] == "unchanged"
         assert self.sorted_by(project) == ["v"]
@@ -197,7 +197,7 @@ class TestChecks:
     def check_refused(self, project: Any, names: tuple[str, ...], identifier: int, value: str, check: str) -> None:
         said = self.run(identifier, value, expect_pass=False)
         for name in names:
-            assert "1 row(s) of the query with a broken check" in said[name]
+            assert "1 row(s) of the query have a broken check" in said[name]
             assert check in said[name]
             assert ids(project, name) == [7]
 

@@ -48,7 +48,7 @@ class Project:
     def one(self, name: str) -> Model:
         found = [model for model in self.models if model.table.name == name]
         if not found:
-            raise ConfigError(f"no arctic model is called {name}; did you mean ods?")
+            raise ConfigError(f"no arctic model is named {name}; did you mean ods?")
         return found[0]
 
 
@@ -126,7 +126,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 def test_an_unknown_model_exits_with_2_and_says_so_on_the_error_stream(arctic: Arctic, arguments: list[str]) -> None:
     code, out, err = arctic(*arguments)
     assert (code, out) == (2, "")
-    assert err == f"arctic {arguments[0]}: no arctic model is called odz; did you mean ods?\n"
+    assert err == f"arctic {arguments[0]}: no arctic model is named odz; did you mean ods?\n"
 
 
 def test_a_reset_that_is_not_confirmed_says_what_would_go_and_who_reads_it(arctic: Arctic) -> None:
@@ -182,7 +182,7 @@ def test_the_plan_of_a_split_is_told_without_spark(arctic: Arctic) -> None:
     assert code == 0
     assert out.startswith("left alone: lake.dwd.ods, all rows: it has no nodes in numbers of a power of two")
     code, out, err = arctic("split", "nothing", "--plan")
-    assert (code, out, "was not built yet" in err) == (2, "", True)
+    assert (code, out, "has not been built yet" in err) == (2, "", True)
 
 
 def test_history_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
@@ -221,7 +221,7 @@ def test_a_plan_of_compaction_tells_what_is_left_alone_and_why_without_spark(arc
         ],
     )
     code, _, err = arctic("compact", "nothing", "--plan")
-    assert (code, err) == (2, "arctic compact: lake.dwd.nothing was not built yet; run it first\n")
+    assert (code, err) == (2, "arctic compact: lake.dwd.nothing has not been built yet; run the model first\n")
 
 
 def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_race_stops_none(

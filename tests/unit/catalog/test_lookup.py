@@ -61,7 +61,7 @@ def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[
 
 def test_a_lookup_in_a_table_that_was_not_built_says_so(shop) -> None:
     warehouse, _ = shop
-    with pytest.raises(ConfigError, match="was not built yet"):
+    with pytest.raises(ConfigError, match="has not been built yet"):
         lookup(warehouse.reader, a_model("nothing"), ["1"])
 
 

@@ -66,7 +66,7 @@ def test_an_unknown_argument_is_an_error_and_a_close_one_is_named(known: Operati
 
 
 def test_an_unknown_operation_is_an_error_and_a_close_one_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"no operation 'compakt' \(did you mean 'compact'\?\)"):
+    with pytest.raises(ConfigError, match=r"unknown operation 'compakt' \(did you mean 'compact'\?\)"):
         operation("compakt")
 
 
@@ -98,7 +98,7 @@ def test_the_command_line_and_json_mean_the_same(name: str, typed: list[str], gi
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        ("compact", {"mode": "hard"}, "compaction has no mode 'hard'; it has auto, minor, major, full"),
+        ("compact", {"mode": "hard"}, "unknown compaction mode 'hard'; expected one of auto, minor, major, full"),
         ("compact", {"most": "much"}, "`most` must be a number of bytes"),
         ("compact", {"all": "yes"}, "`all` must be true or false; found 'yes'"),
         ("changes", {"start": 1, "end": 2, "limit": "few"}, "`limit` must be a whole number; found 'few'"),
@@ -108,7 +108,11 @@ def test_the_command_line_and_json_mean_the_same(name: str, typed: list[str], gi
         ("savepoint", {"name": "a", "version": "1", "drop": True}, "savepoint takes `version` or `drop`, not both"),
         ("overwrite", {"source": "t", "as_of": None}, "`as_of` has no value"),
         ("overwrite", {"source": "t", "as_of": 1, "partition": {"a": None}}, "`partition.a` has no value"),
-        ("overwrite", {"source": "t", "as_of": 1, "partition": "eu"}, "`partition` must be columns and their values"),
+        (
+            "overwrite",
+            {"source": "t", "as_of": 1, "partition": "eu"},
+            "`partition` must be a mapping of columns to values",
+        ),
         ("overwrite", {"source": "t", "as_of": 1, "partition": ["eu"]}, "`partition` must be a column and its value"),
         ("expire", {"older_than": "soon"}, "`older_than` must be an age"),
     ],
@@ -124,7 +128,7 @@ def test_errors_name_arguments_as_the_command_line_does_where_they_are_typed_the
 
 
 def test_an_operation_without_a_plan_says_so() -> None:
-    with pytest.raises(ConfigError, match="history has no plan to show"):
+    with pytest.raises(ConfigError, match="history can't be planned without execution; run it without --plan"):
         operation("history").run(a_context(), [], {}, plan=True)
 
 

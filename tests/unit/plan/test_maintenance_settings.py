@@ -59,7 +59,7 @@ def test_versions_are_kept_for_ever_only_where_that_is_said(written: Any) -> Non
         ({"compaction": {"deleted_share": 0}}, "`compaction.deleted_share` must be a number above 0 and up to 1"),
         ({"compaction": {"deleted_share": 25}}, "above 0 and up to 1; found 25"),
         ({"compaction": {"deleted_share": True}}, "above 0 and up to 1"),
-        ({"compaction": {"small_files": 0}}, "`compaction.small_files` must be a whole number from 1 on; found 0"),
+        ({"compaction": {"small_files": 0}}, "`compaction.small_files` must be a whole number of at least 1; found 0"),
         ({"compaction": {"change_files": 1.5}}, "`compaction.change_files` must be a whole number"),
         ({"compaction": {"change_files": True}}, "`compaction.change_files` must be a whole number"),
         ({"retention": "5d"}, "`retention` must be off or a mapping, such as {versions: '5d'}; found '5d'"),
@@ -82,5 +82,5 @@ def test_retention_may_keep_a_number_of_versions_with_an_age_or_without() -> Non
     alone = configured(retention={"retain_last": 20}).retention
     assert (alone, alone.age_seconds) == (Retention(None, 20), 0)
     assert Retention().age_seconds is None
-    with pytest.raises(ConfigError, match=r"`retention\.retain_last` must be a whole number from 1 on; found 0"):
+    with pytest.raises(ConfigError, match=r"`retention\.retain_last` must be a whole number of at least 1; found 0"):
         configured(retention={"retain_last": 0})

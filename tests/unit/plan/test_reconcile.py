@@ -168,7 +168,7 @@ def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewSta
 @MODELS
 @pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
 def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
-    with pytest.raises(CorruptState, match="not known up to which version") as raised:
+    with pytest.raises(CorruptState, match="does not record which version") as raised:
         reconcile(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
     assert "drop the base" in str(raised.value)
 

@@ -55,7 +55,7 @@ def test_a_savepoint_is_made_twice_at_one_version_and_never_moved() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "17", "main", "arctic_view_1"])
 def test_names_that_mean_something_else_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="can't be the name of a savepoint"):
+    with pytest.raises(ConfigError, match="is not a valid name of a savepoint"):
         savepoint(MODEL, name, a_commit(4), BASE, ())
 
 

@@ -191,7 +191,7 @@ def test_a_folder_of_somebody_else_is_refused(kept: Callable[..., Profile], monk
     mine.mkdir(parents=True)
     monkeypatch.setattr(server, "directory_of", lambda _profile: mine)
     monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
-    with pytest.raises(ConfigError, match="somebody else's"):
+    with pytest.raises(ConfigError, match="belongs to another user"):
         server.ensure(kept())
 
 

@@ -157,7 +157,7 @@ def _pins(_invocation: str) -> PinnedSnapshots:
 
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
-    """The runtime's view of a dbt model; raises ConfigError where its configuration can't be used."""
+    """The runtime's view of a dbt model; raises ConfigError if its configuration is invalid."""
     config = configure(written_keys(node), str(node["unique_id"]), dbt_keys())
     return Model(
         table=table_name(relation),
@@ -175,13 +175,14 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
     """Raises ConfigError where a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
     if node["config"].get("input") == "changes":
         raise ConfigError(
-            f"{node['unique_id']}: --sample has no meaning with input: changes, where each new row counts once.\n"
+            f"{node['unique_id']}: --sample can't be used with `input: changes`, since a run reads each new row "
+            "exactly once.\n"
             "  what to do: leave the model out with --exclude, or run without --sample"
         )
     if would_delete:
         raise ConfigError(
-            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the table that is there.\n"
-            "  what to do: add --full-refresh if that is what you want, or run into another schema"
+            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the existing table.\n"
+            "  what to do: add --full-refresh to delete these rows, or build into another schema"
         )
 
 
@@ -234,7 +235,7 @@ def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
     written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
     for key, instead in _WITHOUT_MEANING.items():
         if config.get(key) not in (None, "iceberg", []) and key in config:
-            raise ConfigError(f"{node['unique_id']}: `{key}` has no meaning for materialized='arctic'; {instead}")
+            raise ConfigError(f"{node['unique_id']}: `{key}` is not supported for materialized='arctic'; {instead}")
     return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
 
 
@@ -259,12 +260,13 @@ def _not_null(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
     for kind, columns, _ in _constraints(node):
         if kind == "primary_key" and set(columns) - set(key):
             raise ConfigError(
-                f"{node['unique_id']}: the contract's primary key {columns} is not the configuration's, {list(key)}"
+                f"{node['unique_id']}: the primary key of the contract, {columns}, differs from the configured "
+                f"`primary_key`, {list(key)}; make them equal"
             )
         if kind == "custom":
             raise ConfigError(
-                f"{node['unique_id']}: a `custom` constraint has no meaning for materialized='arctic'; "
-                "say it as a `check`, or test it with a dbt test"
+                f"{node['unique_id']}: a `custom` constraint is not supported for materialized='arctic'; "
+                "write it as a `check` constraint, or write a dbt test"
             )
         names += columns if kind == "not_null" else []
     return tuple(dict.fromkeys(names))
