@@ -189,8 +189,8 @@ def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
     match failure.kind:
         case "locked":
             return CommitConflict(
-                f"The catalog was locked by another process.\n  while: {what}\n  found: {failure.message}\n  "
-                "what to do: run again"
+                f"The catalog was locked by another process.\n  while: {what}\n  found: {failure.message}\n"
+                "  what to do: run again"
             )
         case "conflict":
             return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {failure.message}")

@@ -116,7 +116,10 @@ def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup
     """
     key = model.config.primary_key
     if len(values) != len(key):
-        raise ConfigError(f"{model.table}: give one value for each of {', '.join(key) or 'no column'}")
+        raise ConfigError(
+            f"{model.table}: the number of key values is wrong.\n"
+            f"  expected: one value for each of {', '.join(key) or 'no column'}\n  found: {len(values)} value(s)"
+        )
     state = observe_model(reader, model)
     changes, base = built(state, model.table)
     wanted = dict(zip(key, values, strict=True))
@@ -223,5 +226,7 @@ def _scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
         try:
             condition = And(condition, EqualTo(term=Reference(name), value=literal(value).to(kind)))
         except (ValueError, TypeError, ArithmeticError) as error:
-            raise ConfigError(f"{value!r} is no {kind}, which is the type of the key column `{name}`") from error
+            raise ConfigError(
+                f"{value!r} is not a valid value of the key column `{name}`.\n  expected: a value of type {kind}"
+            ) from error
     return table.scan(row_filter=condition, snapshot_id=snapshot, case_sensitive=False)

@@ -315,7 +315,10 @@ def _change_table(table: Table) -> ChangeTableState:
 def _base(table: Table) -> BaseState:
     lineage = list(_lineage(table))
     if not lineage:
-        raise CorruptState(f"{'.'.join(table.name())}: the base has no snapshot; drop it, the next run makes it anew")
+        raise CorruptState(
+            f"{'.'.join(table.name())}: the base has no snapshot.\n  expected: at least one snapshot\n  found: none\n"
+            "  what to do: drop the base; the next run rebuilds it from the change table"
+        )
     merged = next((text for snapshot in lineage if (text := _summary(snapshot).get(MERGED))), None)
     return BaseState(
         uuid=str(table.metadata.table_uuid),

@@ -109,9 +109,8 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     if found is not None and not may_go:
         refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""
         raise ConfigError(
-            f"{model.table}: another relation has its name.\n  found: the {found.kind} {found.name}, which was "
-            "not created by this "
-            f"model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
+            f"{model.table}: another relation has its name.\n  found: the {found.kind} {found.name}, which was not "
+            f"created by this model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
             f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
         )
     if state.changes is None and state.base is not None:
@@ -150,8 +149,8 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
     sources = changes_read(model.sql)
     if not sources:
         raise ConfigError(
-            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n  found: no "
-            "changes(…) in the query\n"
+            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n"
+            "  found: no changes(…) in the query\n"
             "  what to do: read the events with changes(ref(…)) or changes(source(…)), or set `input: state`"
         )
     afresh = request.full_refresh or last is None
@@ -210,8 +209,8 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
     if source.format_version < 3 and not is_kept:
         raise SourceError(
             f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).\n"
-            f"  expected: snapshot {start.snapshot}\n  found: snapshot {source.commits[0].version.snapshot} as "
-            "the oldest\n"
+            f"  expected: snapshot {start.snapshot}\n"
+            f"  found: snapshot {source.commits[0].version.snapshot} as the oldest\n"
             f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
         )
     if not source.tells_all_after(start):

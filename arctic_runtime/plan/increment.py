@@ -458,8 +458,7 @@ def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozense
         if scan.source in changed and refused:
             raise NotMaintained(
                 "UNSUPPORTED",
-                f"{scan.source} has changed, and the query reads a column with a {refused} from it, which can't "
-                "be compared",
+                f"{scan.source} has changed, and the query reads a column with a {refused}, which can't be compared",
             )
 
 
@@ -470,8 +469,7 @@ def _check_cost(model: Model, state: SourceState, window: Window, limits: Increm
         if state.rows > limits.compared_version_rows:
             raise NotMaintained(
                 "COST",
-                f"{state.name} was rewritten, and {state.rows:,} rows are too many to compare with its previous "
-                "version",
+                f"{state.name} was rewritten, and its {state.rows:,} rows are too many to compare",
             )
         return
     rows = state.rows_in(window)

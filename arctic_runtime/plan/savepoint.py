@@ -48,8 +48,7 @@ def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savep
             return savepoint
     raise ConfigError(
         f"{model.table} has no savepoint {name}.\n  found: {', '.join(of.name for of in known) or 'none'}\n"
-        "  what to do: give the name of a savepoint, or a version number that `arctic history "
-        f"{model.table.name}` shows"
+        f"  what to do: give the name of a savepoint, or a number that `arctic history {model.table.name}` shows"
     )
 
 

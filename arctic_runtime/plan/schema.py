@@ -117,8 +117,7 @@ def _ignore(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widene
 def _fail(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
     if new or gone:
         raise ConfigError(
-            f"{model.table}: the columns of the query differ from the columns of the table, and "
-            "`on_schema_change` is `fail`.\n"
+            f"{model.table}: query and table have different columns, and `on_schema_change` is `fail`.\n"
             f"  new in the query: {[column.name for column in new]}\n  no longer in the query: {list(gone)}\n"
             "  what to do: change the query, or set on_schema_change to append_new_columns or sync_all_columns"
         )

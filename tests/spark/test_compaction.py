@@ -190,7 +190,7 @@ def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_rewrite, "swap_in", lose)
-        with pytest.raises(CommitConflict, match="others committed to it 5 times"):
+        with pytest.raises(CommitConflict, match="gave up after 5 commit conflicts"):
             shop.compact("full")
         shop.lake = lake.under(compaction={"commit_bytes": 0})
         shop.model = lake.model("m", SQL, primary_key="i.d", compaction={"deleted_share": 0.01}, **PARTITIONED)

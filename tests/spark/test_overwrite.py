@@ -118,7 +118,7 @@ def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(
     lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
     with pytest.raises(ConfigError, match="expected: 10 or later\n  found: 7"):
         overwrite(lake.refresh_of(model), lake.table("extract"), "7")
-    with pytest.raises(DataError, match=r"rows of other partitions are among those of region = eu[\s\S]*us"):
+    with pytest.raises(DataError, match=r"the given rows contain rows outside of region = eu[\s\S]*us"):
         declare_part(lake, model, 11, "eu", (1, "eu", "z"), (9, "us", "z"))
     with pytest.raises(ConfigError, match="expected: a value for each of region"):
         overwrite(lake.refresh_of(model), lake.table("extract"), "11", {"v": "z"})
@@ -161,7 +161,7 @@ def test_what_can_not_be_declared_is_refused_and_changes_nothing(lake: Warehouse
     for rows in ([(1, "x"), (1, "y")], [(None, "x")]):
         with pytest.raises(DataError, match="of the query have a"):
             declare(lake, model, 5, *rows)
-    with pytest.raises(ConfigError, match="expected: a value of `lsn`, which is bigint"):
+    with pytest.raises(ConfigError, match="expected: a value of `lsn`, which has the type bigint"):
         declare(lake, model, "yesterday", (1, "x"))
     lake.load("narrow", [(1,)], "id int")
     with pytest.raises(ConfigError, match="missing: v"):

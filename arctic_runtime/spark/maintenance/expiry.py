@@ -106,8 +106,7 @@ def orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
-            f"{session.model.table}: the age for orphaned files is too small: files of running writes look like "
-            "orphaned files.\n"
+            f"{session.model.table}: the age is too low, since files of running writes look like orphaned files.\n"
             f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
         )
     names = _tables(session, _built(session))

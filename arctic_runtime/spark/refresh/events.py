@@ -81,9 +81,8 @@ def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part
     rows = events.where(is_in(part, shape) & maybe).limit(3).collect()
     if rows:
         raise ConfigError(
-            f"{model.table}: {describe_part(part)} were declared as of {place} by an earlier version of "
-            "dbt-arctic, which did not "
-            f"record the time zone, so these events may be older or newer; nothing was written.\n{examples(rows)}"
+            f"{model.table}: {describe_part(part)} were declared as of {place} without a time zone, by an earlier "
+            f"version of dbt-arctic, so these events may be older or newer; nothing was written.\n{examples(rows)}"
             "  what to do: declare the rows again as of a position with a time zone, such as "
             f"`--as-of '{place}+01:00'`, or run with --full-refresh"
         )
@@ -150,9 +149,9 @@ def check_order(model: Model, events: DataFrame) -> None:
     rows = ties.limit(3).collect()
     if rows:
         raise DataError(
-            f"{model.table}: events of one key have the same `sequence_by` value ({model.config.sequence_by}) "
-            "but differ, "
-            f"and the query does not preserve their position; nothing was written.\n{examples(rows)}"
+            f"{model.table}: events of one key differ but have the same `sequence_by` value "
+            f"({model.config.sequence_by}), and the query does not preserve their position; nothing was written.\n"
+            f"{examples(rows)}"
             "  what to do: set `sequence_by` to a column without ties, or write a plain select from one changes(…)"
         )
 

@@ -53,5 +53,8 @@ def _evolution(context: Context, state: TableState, stored: tuple[Column, ...]) 
             raise
         for table in (model.base, model.table.changes):
             perform(DropTable(table), context)
-        raise CommitConflict(f"{model.table}: its tables, which had no rows, are made anew") from None
+        raise CommitConflict(
+            f"{model.table}: its tables, which had no rows, were dropped to be created with other columns.\n"
+            "  what to do: run again"
+        ) from None
     return [step for step in steps if not step.change.is_empty]

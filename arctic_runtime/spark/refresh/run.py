@@ -57,7 +57,9 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
     for source in changes_read(sql):
         state = observe_source(reader, source)
         if state is None:
-            raise SourceError(f"{source} has no snapshot, so its changes can't be read; write to the table first")
+            raise SourceError(
+                f"{source} has no snapshot, so its changes can't be read.\n  what to do: write to the table first"
+            )
         register_changes(spark, source, state, None, placed=state.format_version >= 3)
 
 
@@ -327,8 +329,8 @@ class QueryInputs:
         for source, state in states.items():
             if state is None:
                 raise SourceError(
-                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read; write to the "
-                    "table first"
+                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read.\n"
+                    "  what to do: write to the table first"
                 )
             register_changes(spark, source, state, windows.get(str(source)), is_placed)
         placed = with_position(self.model.sql) if self.model.config.input == "changes" and is_placed else None

@@ -99,6 +99,6 @@ def _bucket(column: str, buckets: int) -> Sql:
 
 def _changed(step: ResizeBuckets) -> CommitConflict:
     return CommitConflict(
-        f"{step.table}: its partition specs changed during a bucket {step.direction}.\n  what to do: run the "
-        "operation again"
+        f"{step.table}: its partition specs changed during a bucket {step.direction}.\n"
+        "  what to do: run the operation again"
     )

@@ -204,7 +204,7 @@ def test_lookup_exits_with_1_where_there_is_no_row(arctic: Arctic) -> None:
     assert (code, json.loads(out)["row"]) == (1, None)
     code, out, err = arctic("lookup", "dwd", "1", "2")
     assert (code, out) == (2, "")
-    assert "give one value for each of id" in err
+    assert "expected: one value for each of id" in err
 
 
 def test_a_plan_of_compaction_tells_what_is_left_alone_and_why_without_spark(arctic: Arctic) -> None:

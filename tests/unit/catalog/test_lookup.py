@@ -55,7 +55,7 @@ def test_a_lookup_takes_every_column_of_the_key(shop) -> None:
 @pytest.mark.parametrize("values", [[], ["1", "2"]])
 def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[str]) -> None:
     warehouse, _ = shop
-    with pytest.raises(ConfigError, match="give one value for each of id"):
+    with pytest.raises(ConfigError, match="expected: one value for each of id"):
         lookup(warehouse.reader, ODS, values)
 
 

@@ -175,8 +175,7 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
     """Raises ConfigError where a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
     if node["config"].get("input") == "changes":
         raise ConfigError(
-            f"{node['unique_id']}: --sample can't be used with `input: changes`, since a run reads each new row "
-            "exactly once.\n"
+            f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.\n"
             "  what to do: leave the model out with --exclude, or run without --sample"
         )
     if would_delete:
