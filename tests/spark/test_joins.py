@@ -89,7 +89,7 @@ def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys:
     assert is_shuffled(lake, joined.sql, capsys)
 
 
-def test_what_turns_out_too_large_to_be_sent_to_all_tasks_is_moved_instead(
+def test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a few changed rows have most rows of another table as partners, and Spark runs out of memory."""
@@ -101,7 +101,7 @@ def test_what_turns_out_too_large_to_be_sent_to_all_tasks_is_moved_instead(
         return judged[-1]
 
     was_too_large = run.was_too_large_to_broadcast
-    monkeypatch.setattr(run, "was_too_large_to_send", judge)
+    monkeypatch.setattr(run, "was_too_large_to_broadcast", judge)
     a, b = (lake.model(name, SQL.replace("{s}", f"{{of_{name}}}"), primary_key="id") for name in ("a", "b"))
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.k = b.id", primary_key="id")
     for name in ("of_a", "of_b"):
