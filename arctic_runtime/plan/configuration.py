@@ -88,7 +88,7 @@ CONFIGURATION = (
         "column",
         "first column of `primary_key`",
         (
-            "level 2: the column of the primary key that buckets the nodes. A number, text, date or timestamp; "
+            "level 2: the column of the primary key whose hash selects the bucket. A number, text, date or timestamp; "
             "no boolean or float"
         ),
         read=read_text,
@@ -98,7 +98,7 @@ CONFIGURATION = (
         "sort_key",
         "column, or list of columns",
         "none",
-        "level 3: rows inside a node are sorted by it",
+        "level 3: the rows of a bucket are sorted by it",
         read=read_names,
         effect="layout",
     ),
@@ -113,7 +113,7 @@ CONFIGURATION = (
         "input",
         "`state`, `changes`",
         "`state`",
-        "`state`: the query says what the table is. `changes`: it says what happened",
+        "`state`: the query returns the rows of the table. `changes`: it returns change events",
         read=reader_of(Input),
     ),
     ConfigKey(
@@ -135,7 +135,7 @@ CONFIGURATION = (
         "delete_when",
         "SQL predicate",
         "none",
-        "changes: which events delete the row. Over the columns of the query",
+        "changes: the events that delete the row, as a predicate over the columns of the query",
         read=read_text,
         needs_changes=True,
     ),
@@ -143,14 +143,14 @@ CONFIGURATION = (
         "truncate_when",
         "SQL predicate",
         "none",
-        "changes: which events empty the table",
+        "changes: the events that delete all rows of the table",
         only=(),
     ),
     ConfigKey(
         "on_match",
         "`replace`, `update`, `ignore`",
         "`replace`",
-        ("changes, where the key is there: take the new row; take its columns that are not null; or keep the old row"),
+        ("changes, if the key exists: store the new row; store its columns that are not null; or keep the old row"),
         read=reader_of(OnMatch),
         needs_changes=True,
     ),
@@ -158,7 +158,7 @@ CONFIGURATION = (
         "exclude_columns",
         "column, or list of columns",
         "none",
-        "changes: columns that the query needs and the table does not keep",
+        "changes: columns of the query that the table does not store",
         read=read_names,
         needs_changes=True,
         effect="rows",
@@ -167,7 +167,7 @@ CONFIGURATION = (
         "renamed_columns",
         "mapping of new names to old ones",
         "none",
-        ("columns that stay what they were under another name. See [schema changes](operations.md#schema-changes)"),
+        ("columns that keep their values under a new name. See [schema changes](operations.md#schema-changes)"),
         read=read_renamed,
     ),
     ConfigKey(
@@ -182,9 +182,9 @@ CONFIGURATION = (
         "`lookup`, `input`",
         "`lookup`",
         (
-            "changes: `lookup` finds the old row, so that `_action` and `_before` are exact. `input` does not: "
-            "it only appends, as `upsert` and `delete`, without `_before`. The first load and full refreshes "
-            "are exact anyway"
+            "changes: `lookup` reads the old row, so that `_action` and `_before` are exact. `input` only appends "
+            "the events as `upsert` and `delete`, without `_before`. The first load and full refreshes are exact "
+            "in both cases"
         ),
         read=reader_of(Changelog),
         needs_changes=True,
@@ -201,7 +201,7 @@ CONFIGURATION = (
         "`append_new_columns`, `sync_all_columns`, `fail`, `ignore`",
         "`append_new_columns`",
         (
-            "what to do where the columns of the query differ from the table's. See [schema "
+            "what to do if the columns of the query differ from the columns of the table. See [schema "
             "changes](operations.md#schema-changes)"
         ),
         read=reader_of(OnSchemaChange),
@@ -213,8 +213,8 @@ CONFIGURATION = (
         "`apply`, `continue`, `fail`",
         "`apply`",
         (
-            "what to do where the layout changed: lay the base out anew, leave it as it is, or fail. A full "
-            "refresh always applies it. See [changed configuration](operations.md#changed-configuration)"
+            "what to do if the configured layout has changed: rewrite the base, keep the old layout, or fail. A "
+            "full refresh always rewrites. See [changed configuration](operations.md#changed-configuration)"
         ),
         read=reader_of(OnConfigurationChange),
         is_filled_by_dbt=True,
@@ -223,14 +223,14 @@ CONFIGURATION = (
         "compaction",
         "`auto`, `off`, mapping",
         "`auto`",
-        "whether a run compacts where that is due, and from what on: [below](#compaction-and-retention)",
+        "whether runs compact, and the thresholds: [below](#compaction-and-retention)",
         read=read_compaction,
     ),
     ConfigKey(
         "retention",
         "`off`, mapping",
         "`{versions: 5d}`",
-        "how long versions are kept that nobody needs: [below](#compaction-and-retention)",
+        "how long versions and change rows are kept: [below](#compaction-and-retention)",
         read=read_retention,
     ),
     ConfigKey(
@@ -238,7 +238,7 @@ CONFIGURATION = (
         "`auto`, a power of two",
         "`auto`",
         (
-            "nodes of a new base. `auto` follows the size of the first load, in the mean of its partitions: one "
+            "buckets of a new base. `auto` depends on the average size of a partition in the first load: one bucket "
             "per half of `node_bytes`, and enough for all cores from 16 MiB each. Later partitions are "
             "[split](operations.md#bucket-split-and-merge) as they grow"
         ),
@@ -250,8 +250,8 @@ CONFIGURATION = (
         "bytes, or a text such as `64 MiB`",
         "`128 MiB`",
         (
-            "size at which files of a base are cut, by its sort order. A base keeps what it was made with until "
-            "compaction writes its files anew"
+            "target size of the files of a base, in its sort order. Existing files keep their size "
+            "until compaction rewrites them"
         ),
         read=read_file_size,
     ),
@@ -260,8 +260,8 @@ CONFIGURATION = (
         "bytes, or a text such as `1 GiB`",
         "`256 MiB`",
         (
-            "size from which a node of a partition is [split](operations.md#bucket-split-and-merge). A base is "
-            "made with nodes of up to half of it"
+            "size from which a bucket of a partition is [split](operations.md#bucket-split-and-merge). The buckets "
+            "of a new base have up to half of this size"
         ),
         read=read_file_size,
     ),
@@ -270,8 +270,8 @@ CONFIGURATION = (
         "`3`, `2`",
         "`3`",
         (
-            "Iceberg format version of the base. `2` is for [readers](readers.md#format-version-2) that know no "
-            "deletion vectors. The change table is of version 3 in any case"
+            "Iceberg format version of the base. `2` is for [readers](readers.md#format-version-2) without support "
+            "for deletion vectors. The change table always has version 3"
         ),
         read=reader_of(FormatVersion),
         effect="layout",
@@ -281,7 +281,7 @@ CONFIGURATION = (
         "mapping",
         "none",
         (
-            "further Iceberg table properties of change table and base, given when these are made. "
+            "further Iceberg table properties of change table and base, set when the tables are created. "
             "`format-version` and names that start with `arctic.` are refused"
         ),
         read=read_properties,
@@ -292,7 +292,7 @@ CONFIGURATION = (
 
 KEYS = tuple(key.name for key in CONFIGURATION)
 
-_EFFECTS = {"rows": "computes all rows once", "layout": "lays the base out anew", "none": ""}
+_EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "none": ""}
 
 
 def describe_configuration() -> str:

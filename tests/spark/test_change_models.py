@@ -280,7 +280,7 @@ def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh
         assert lake.rows(model) == left
         assert lake.run(model, refuse).mode == "unchanged"
     dropped(lake)
-    with pytest.raises(SourceError, match="has no snapshot, so its changes can't be read"):
+    with pytest.raises(SourceError, match=r"the changes of .* can't be read"):
         lake.run(model, refuse)
     assert lake.rows(model) == [(7, "new", 7)]
 
@@ -471,7 +471,7 @@ def test_rows_declared_as_of_a_moment_are_so_in_any_time_zone(
     lake.run(model)
     assert [row[:2] for row in lake.rows(model)] == [(1, "declared"), (4, "news")]
     lake.append("events", [(6, "older or newer", at_utc(12 * 60))], TIMED)
-    with pytest.raises(ConfigError, match=r"all rows were declared as of 2024-10-27 12:00:00 by an earlier version"):
+    with pytest.raises(ConfigError, match=r"all rows were declared as of 2024-10-27 12:00:00 without a time zone"):
         lake.run(model)
     declare("2024-10-28 12:00:00Z")
     lake.run(model)
