@@ -350,7 +350,7 @@ def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Wareho
     assert lake.rows(model) == [(1, "four", 2)]
     for number, broken in enumerate([(1, None, 9, "u", 3), (3, None, 1, "c", 3)]):
         lake.append("events", [broken], EVENTS)
-        with pytest.raises(DataError, match="with a " + ("broken check" if number == 0 else "null column")):
+        with pytest.raises(DataError, match="have a " + ("broken check" if number == 0 else "null column")):
             lake.run(cdc(lake, on_match="update", not_null=("a",), checks=("length(a) > b",) if number == 0 else ()))
         assert lake.rows(model) == [(1, "four", 2)]
 

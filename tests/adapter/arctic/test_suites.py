@@ -215,7 +215,7 @@ class TestIncrementalConstraintsColumnsEqual(Types, BaseIncrementalConstraintsCo
 class Rollback(Arctic):
     @pytest.fixture(scope="class")
     def expected_error_messages(self) -> list[str]:
-        return ["with a null key", "column: id", "nothing was written"]
+        return ["have a null key", "column: id", "nothing was written"]
 
 
 class TestConstraintsRollback(Rollback, BaseConstraintsRollback):
