@@ -135,7 +135,7 @@ def test_texts_of_the_operation_are_turned_to_changes_unless_one_has_two(texts: 
         ("maxwell", {"zone": "UTC"}, "Unknown option of the format maxwell: zone .known: none"),
         ("canal", {"zone": "noon"}, "`zone` must be UTC, an offset"),
         ("debezium", {"with_schema": "yes"}, "`with_schema` must be true or false"),
-        ("rows", {"operation": ""}, "`operation` must be a text"),
+        ("rows", {"operation": ""}, "`operation` must be a non-empty string"),
         ("rows", {"operation": "op", "operations": ["D"]}, "`operations` must map changes"),
         ("rows", {"operation": "op", "operations": {"deleted": "D"}}, "operations"),
         ("rows", {"operations": {"delete": "D"}}, "set `operation` to its name"),
