@@ -90,6 +90,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         # Ingestion of change data.
         "ingest.create_dead_letters": Effect("repeatable", "Creates the table of a source's dead letters."),
         "ingest.append_dead_letters": Effect("once", "Appends events that can't be applied to the dead letter table."),
+        "ingest.lease": Effect("once", "Takes, renews or ends the lease of a process on a source."),
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # What the adapter does for dbt.
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),

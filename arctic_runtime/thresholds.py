@@ -313,6 +313,20 @@ class ReportThresholds:
 
 
 @dataclass(frozen=True)
+class IngestThresholds:
+    """Ingestion of change data."""
+
+    lease_seconds: float = 60.0
+    """How long a process may ingest a source without a sign of life before another one takes over."""
+
+    lease_renewal_seconds: float = 20.0
+    """The time between two such signs."""
+
+    lease_poll_seconds: float = 2.0
+    """Pause between two looks of a process that stands by."""
+
+
+@dataclass(frozen=True)
 class EngineThresholds:
     """Starting, reaching and stopping Spark."""
 
@@ -382,6 +396,7 @@ class Thresholds:
     layout: LayoutThresholds = LayoutThresholds()
     commits: CommitThresholds = CommitThresholds()
     reports: ReportThresholds = ReportThresholds()
+    ingest: IngestThresholds = IngestThresholds()
     engine: EngineThresholds = EngineThresholds()
 
 

@@ -16,6 +16,7 @@ from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.formats.event_format import EventFormat
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
+from arctic_runtime.ingest.writing.lease import Lease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger, Progress
 from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
 
@@ -60,6 +61,7 @@ class Ingestion:
         self._session = session
         self._report = report
         self._ledger = Ledger(source.ledger, reader, self._spark)
+        self._lease = Lease(source.ledger, reader, self._spark)
         self._writers = {table.name: TableWriter(table, reader, self._spark, form) for table in source.tables}
         self._tables = {table.source_name: table for table in source.tables}
         self._stopping = threading.Event()
@@ -67,18 +69,37 @@ class Ingestion:
     def run(self, once: bool) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
 
-        Raises SourceError where the source fails, DataError for more dead letters than are allowed, and what writing
+        While another process ingests the source, this one stands by, and with `once` raises ConfigError. Raises
+        SourceError where the source fails, DataError for more dead letters than are allowed, and what writing
         raises; everything up to the batch before is kept then.
         """
         self._reader.create_namespace(self.source.ledger.schema)
         self._ledger.ensure()
-        self._check_dead()
+        if not self._takes_lease(once):
+            return
+        try:
+            self._check_dead()
+            self._ingest(once)
+        finally:
+            self._lease.end()
+
+    def _takes_lease(self, once: bool) -> bool:
+        """Waits for the lease on the source; False where it is stopped meanwhile. `once` does not wait."""
+        while (other := self._lease.take()) is not None:
+            if once:
+                raise taken(self.source.ledger, other)
+            if self._stopping.wait(self._reader.thresholds.ingest.lease_poll_seconds):
+                return False
+        return True
+
+    def _ingest(self, once: bool) -> None:
         progress = self._ledger.progress()
         self._transport.open(progress.position)
         try:
             with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
                 for batch in self._transport.batches(once):
                     started = time.monotonic()
+                    self._lease.renew()
                     progress = self._write(batch, progress, pool, started)
                     if self._stopping.is_set():
                         return

@@ -60,7 +60,7 @@ class IngestedTable:
 
         Raises ConfigError where neither has one, or a setting can't be used.
         """
-        settings = {"merge": "on_read", "primary_key": list(key), **self.settings}
+        settings = {"merge": "on_read", "primary_key": list(key), **self.settings, "input": "changes"}
         if not read_names("primary_key", settings["primary_key"]):
             raise ConfigError(
                 f"{self.table}: the table {self.source_name} has no primary key, and rows are told apart by it.\n"
@@ -68,7 +68,8 @@ class IngestedTable:
                 "or leave the table out"
             )
         config = configure(settings, f"source table {self.name}")
-        return Model(self.table, "", replace(config, on_schema_change=_POLICIES[self.schema_changes]))
+        policy = _POLICIES[self.schema_changes]
+        return Model(self.table, "", replace(config, on_schema_change=policy), ingested_from=self.source_name)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ Place = Literal[
     "branch of the base",
     "tag of the base",
     "property of the dead letter table",
+    "summary of a commit to the dead letter table",
 ]
 """Where a name is written."""
 
@@ -47,6 +48,8 @@ CHANGELOG: Final = "arctic.changelog"
 REPAIRED: Final = "arctic.repaired"
 POSITION: Final = "arctic.position"
 SOURCE_TIME: Final = "arctic.source-time"
+LEASE: Final = "arctic.lease"
+LEASE_UNTIL: Final = "arctic.lease-until"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -185,6 +188,16 @@ STORED_NAMES: Final = (
         SOURCE_TIME,
         ("property of the dead letter table",),
         "when the newest change that all tables of the source have was made there, in milliseconds since 1970",
+    ),
+    StoredName(
+        LEASE,
+        ("summary of a commit to the dead letter table",),
+        "the process that ingests the source, as host, process id and a random part",
+    ),
+    StoredName(
+        LEASE_UNTIL,
+        ("summary of a commit to the dead letter table",),
+        "until when that process may be silent before another takes over, in milliseconds since 1970; 0: it has ended",
     ),
     StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
     StoredName(

@@ -108,7 +108,8 @@ class Model:
 
     `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
     no row may break; `contract` are its columns and types, empty where there is none. Comments are set only where they
-    are to be kept in the catalog.
+    are to be kept in the catalog. The rows of a table that is `ingested_from` a source come as change events, and it
+    has no query.
     """
 
     table: TableName
@@ -119,6 +120,7 @@ class Model:
     comment: str | None = None
     column_comments: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[str, ...] = ()
+    ingested_from: str | None = None
 
     @property
     def base(self) -> TableName:

@@ -416,12 +416,13 @@ def ingestion() -> Scenario:
     texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(3)]
 
     def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
         source = replace(source_of(lake, "orders"), most_dead=None)
         ingest(lake, source, Replay([[Part("public.orders", ORDERS, [*texts, "{"])]]))
         assert lake.spark.table(str(source.ledger)).count() == 1
 
     return Scenario(
-        ("ingest.create_dead_letters", "ingest.append_dead_letters", "ingest.advance"),
+        ("ingest.create_dead_letters", "ingest.lease", "ingest.append_dead_letters", "ingest.advance"),
         lambda lake: None,
         act,
         tables=("orders",),

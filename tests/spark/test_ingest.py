@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -11,10 +14,13 @@ from typing import Any
 import pytest
 
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import DataError
+from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.ingest.writing.lease import Lease
 from arctic_runtime.ingest.writing.ledger import Ledger
+from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -196,6 +202,7 @@ class Died(Exception):
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Warehouse, is_done: bool) -> None:
     """Each name of an effect is a place of death once, after the effect or before it; the next process goes on."""
+    lake = lake.under(ingest={"lease_seconds": 0})
     source = replace(source_of(lake, "orders", "items"), most_dead=None)
     log = [
         [
@@ -224,3 +231,110 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Wareh
     changes = lake.spark.table(lake.sql_name("orders__changes")).groupBy("id", "n").count().collect()
     assert {(row.id, row.n, row["count"]) for row in changes} == {(of, n, 1) for of in range(4) for n in range(4)}
     assert lake.spark.table(str(source.ledger)).count() == 4
+
+
+def test_one_process_at_a_time_ingests_a_source(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    ledger = Ledger(source.ledger, lake.reader, lambda: lake.spark)
+    ledger.ensure()
+    reader = lake.under(ingest={"lease_renewal_seconds": 0}).reader
+    first, second = (Lease(source.ledger, reader, lambda: lake.spark) for _ in range(2))
+    assert first.take() is None
+    other = second.take()
+    assert other is not None
+    assert other.holder == first.holder
+    log = [[Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])]]
+    with pytest.raises(ConfigError, match="another process ingests this source"):
+        ingest(lake, source, Replay(log))
+    first.end()
+    assert second.take() is None
+    with pytest.raises(ConfigError, match="another process"):
+        first.renew()
+    second.end()
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(1, "a", 1)}
+
+
+def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    Ledger(source.ledger, lake.reader, lambda: lake.spark).ensure()
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    killed = Lease(source.ledger, lake.reader, lambda: lake.spark)
+    killed.holder = f"{platform.node()}:{ended.pid}:1"
+    assert killed.take() is None
+    assert Lease(source.ledger, lake.reader, lambda: lake.spark).take() is None
+
+
+def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> None:
+    """It goes on with a batch that its successor has published already."""
+    source = source_of(lake, "orders")
+    batch = [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])]
+    later = [Part("public.orders", ORDERS, [event("u", None, {"id": 1, "item": "b", "n": 2})])]
+
+    class Overtaken(Replay):
+        def batches(self, until_drained: bool) -> Iterator[Batch]:
+            for one in super().batches(until_drained):
+                if one.position == "2":
+                    ingest(lake.under(ingest={"lease_seconds": 0}), source, Replay([batch, later, later]))
+                yield one
+
+    slow = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 3600})
+    ingest(slow, source, Overtaken([batch, later]))
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("_action", "n").collect()
+    assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2)]
+
+
+def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": 1}) for of in range(3)])],
+        [
+            Part(
+                "public.orders", ORDERS, [event("d", {"id": 1}, None), event("u", None, {"id": 2, "item": "b", "n": 2})]
+            )
+        ],
+    ]
+    ingest(lake, source, Replay(log[:1]))
+    model = source.tables[0].model(("id",))
+    first = lake.state(model).changes
+    ingest(lake, source, Replay(log))
+    assert lake.broken(model) == []
+    assert first is not None
+    assert first.head is not None
+    restore(lake.session_of(model), first.head.snapshot)
+    assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
+    assert lake.broken(model) == []
+
+
+def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [event("c", None, {"id": of, "item": "ab"[of % 2], "n": of}) for of in range(6)],
+            )
+        ],
+        [
+            Part(
+                "public.orders", ORDERS, [event("d", {"id": 0}, None), event("u", None, {"id": 1, "item": "a", "n": 7})]
+            )
+        ],
+    ]
+    ingest(lake, source, Replay(log[:1]))
+    model = lake.model(
+        "totals", "select item, sum(n) as n from {orders} group by item", primary_key="item", refresh="strict"
+    )
+    happened = lake.model("happened", "select id, n from {changes(orders)}", primary_key="id", input="changes")
+    lake.run(model)
+    lake.run(happened)
+    ingest(lake, source, Replay(log))
+    assert lake.run(model).mode == "incremental"
+    assert rows(lake, "totals") == {("a", 13), ("b", 8)}
+    assert lake.broken(model) == []
+    lake.run(happened)
+    assert (1, 7) in rows(lake, "happened")

@@ -64,7 +64,7 @@ class TableWriter:
         self._reader = reader
         self._spark = spark
         self._form = form
-        self._is_past_replays = False
+        self._own: str | None = None
 
     def write(
         self, events: TableEvents, position: str | None, after: After, take_dead: Callable[[DataFrame], None]
@@ -101,7 +101,8 @@ class TableWriter:
         last = last_run(state.changes)
         spark = session.spark()
         read = frame(spark, events)
-        left = events if self._is_past_replays or last is None or not last.position else after(events, last.position)
+        known = last.position if last else None
+        left = events if known is None or known == self._own else after(events, known)
         new = read if left is events else frame(spark, left)
         with held(decode(new, self._form, schema)) as decoded:
             counted = tally(decoded)
@@ -112,7 +113,7 @@ class TableWriter:
             rows: dict[str, int] = {}
             if counted.rows or counted.truncated_at is not None:
                 rows = self._publish(session, decoded, counted, schema, position)
-                self._is_past_replays = True
+                self._own = position or known
         return Written(
             self.table.name, rows, count + replayed, counted.rows, replayed, counted.dead, _moment(counted.newest)
         )

@@ -11,6 +11,7 @@ from arctic_runtime.catalog.manifests import observe_placement
 from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import Reads, reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
@@ -121,7 +122,12 @@ class RefreshPlanner:
         return self.outcome(planned.decision, NO_ROWS, planned.state)
 
     def explain(self) -> Plan:
-        """The plan of the next run, without running it."""
+        """The plan of the next run, without running it; raises ConfigError for a table that no run makes."""
+        if self.model.ingested_from is not None:
+            raise ConfigError(
+                f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.\n"
+                "  what to do: `arctic status` shows the table, and `arctic ingest` brings it up to date"
+            )
         state = self.observe()
         upstreams = self.observe_upstreams()
         decision = self._decide(state, upstreams, self.request)

@@ -59,6 +59,8 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
 
 
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
+    if table.model.ingested_from is not None:
+        return f"its rows are ingested from {table.model.ingested_from}"
     if table.model.config.input == "changes":
         return _why_not_its_events(state)
     decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)

@@ -18,7 +18,10 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, operation
 from arctic_runtime.spark.engine.ended import spark_ended
-from dbt.adapters.arctic import spark_command
+from dbt.adapters.arctic import ingest_command, spark_command
+
+OTHERS = (ingest_command, spark_command)
+"""Commands that ask nothing of a table."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
@@ -27,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     options = parser().parse_args(arguments)
     try:
-        is_spark = options.command == spark_command.NAME
-        answer = spark_command.perform(options) if is_spark else _perform(operation(options.command), options)
+        other = next((command for command in OTHERS if options.command == command.NAME), None)
+        answer = other.perform(options) if other else _perform(operation(options.command), options)
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -40,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"arctic {options.command}: {ended}", file=sys.stderr)
         return DIFFERENT
-    print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
+    if options.json or answer.lines:
+        print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
     return DIFFERENT if answer.differs else DONE
 
 
@@ -50,10 +54,9 @@ def _perform(asked: Operation, options: argparse.Namespace) -> Answer:
 
     values = asked.read({argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True)
     project = load_project(options.project_dir, options.profiles_dir, options.target)
-    session = functools.cache(SparkEnvironment(project.profile).session)
-    context = OperationContext(
-        CatalogReader(project.profile), session, project.models, _silent if options.json else _say
-    )
+    session, reader = functools.cache(SparkEnvironment(project.profile).session), CatalogReader(project.profile)
+    project = project.with_ingested(reader)
+    context = OperationContext(reader, session, project.models, _silent if options.json else _say)
     models = [project.one(options.model)] if asked.tables == "one" else project.select(options.models)
     return asked.run(context, models, values, plan=_is_planned(asked, options))
 
@@ -90,13 +93,14 @@ def parser() -> argparse.ArgumentParser:
 
     for known in OPERATIONS:
         _add_arguments(add(known.name, known.description), known)
-    spark_command.add_arguments(add(spark_command.NAME, spark_command.DESCRIPTION))
+    for command in OTHERS:
+        command.add_arguments(add(command.NAME, command.DESCRIPTION))
     return made
 
 
 def command_names() -> tuple[str, ...]:
     """Every command, in the order of help."""
-    return (*(known.name for known in OPERATIONS), spark_command.NAME)
+    return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
 
 
 def _add_arguments(command: argparse.ArgumentParser, asked: Operation) -> None:

@@ -5,25 +5,34 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.relations.relation import ArcticRelation
+from dbt.adapters.arctic.sources import ingest_sources, ingested_models
 
 
 @dataclass(frozen=True)
 class Project:
-    """The models in the order of their names, and how to reach their tables."""
+    """The models in the order of their names, the sources that are ingested, and how to reach the tables of both."""
 
     profile: Profile
     models: tuple[Model, ...]
+    sources: tuple[IngestSource, ...] = ()
+
+    def with_ingested(self, reader: CatalogReader) -> Project:
+        """The project with the tables of its ingested sources, of those that there are, among its models."""
+        models = (*self.models, *ingested_models(self.sources, reader))
+        return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
     def select(self, names: Sequence[str]) -> tuple[Model, ...]:
         """The models of these names, all for none; raises ConfigError for a name that is none."""
@@ -45,24 +54,51 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     """
     from dbt.cli.main import dbtRunner
 
-    options = [
-        "--project-dir",
-        str(project_dir),
-        *_given("--profiles-dir", profiles_dir),
-        *_given("--target", target),
-        *_given("--partial-parse-file-path", _parsed(project_dir)),
-    ]
-    quiet = ["--quiet", "--log-level", "none", "--log-level-file", "none"]
+    manifest = _manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
-        command = ["compile", "--select", "config.materialized:arctic", *options, "--target-path", scratch]
-        outcome: Any = dbtRunner().invoke([*quiet, *command])
+        command = ["compile", "--select", "config.materialized:arctic", "--target-path", scratch]
+        outcome: Any = dbtRunner(manifest=manifest).invoke(
+            [*_QUIET, *command, *_where(project_dir, profiles_dir, target)]
+        )
     if not outcome.success:
         raise ConfigError(
             f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
         )
     nodes = [result.node for result in outcome.result]
     models = tuple(compiled_model(node) for node in nodes if maintain.is_arctic(node))
-    return Project(_profile(project_dir, target), tuple(sorted(models, key=lambda model: model.table)))
+    in_order = tuple(sorted(models, key=lambda model: model.table))
+    return Project(_profile(project_dir, target), in_order, ingest_sources(manifest))
+
+
+def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+    """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
+    manifest = _manifest(project_dir, profiles_dir, target)
+    return Project(_profile(project_dir, target), (), ingest_sources(manifest))
+
+
+_QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none")
+
+
+def _where(project_dir: Path, profiles_dir: Path | None, target: str | None) -> list[str]:
+    return [
+        "--project-dir",
+        str(project_dir),
+        *_given("--profiles-dir", profiles_dir),
+        *_given("--target", target),
+        *_given("--partial-parse-file-path", _parsed(project_dir)),
+    ]
+
+
+def _manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
+    """The project as dbt parses it; nothing is written, since sources may hold secrets."""
+    from dbt.cli.main import dbtRunner
+
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
+        command = ["parse", "--no-write-json", "--target-path", scratch]
+        outcome: Any = dbtRunner().invoke([*_QUIET, *command, *_where(project_dir, profiles_dir, target)])
+    if not outcome.success:
+        raise ConfigError(f"dbt could not parse the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}")
+    return outcome.result
 
 
 def relation_of(node: Any) -> ArcticRelation:

@@ -1,0 +1,137 @@
+"""The command `arctic ingest`: brings change data of the project's sources into arctic tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import connect
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.profile import nearest
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job import BatchReport, Ingestion
+
+NAME = "ingest"
+DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as the project's sources say"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
+    parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
+
+
+def perform(options: argparse.Namespace) -> Answer:
+    """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises."""
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+    from dbt.adapters.arctic.project import load_sources
+
+    project = load_sources(options.project_dir, options.profiles_dir, options.target)
+    chosen = _chosen(project.sources, options.sources)
+    environment = SparkEnvironment(project.profile)
+    reader = CatalogReader(project.profile)
+    say = _say_json if options.json else _say
+    jobs = [_job(source, reader, environment.session, say) for source in chosen]
+    with _stopped_by_signals(jobs):
+        _run(jobs, once=options.once)
+    return Answer([], ())
+
+
+def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
+    known = {source.name: source for source in sources}
+    if not known:
+        raise ConfigError(
+            "no source of the project is ingested.\n  expected: a source with `config: {meta: {arctic: {ingest: …}}}`\n"
+            "  what to do: describe the connection there, or write the YAML with `arctic ingest --discover`"
+        )
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"no source {name!r} is ingested{nearest(name, known)}; there are {', '.join(known)}")
+    return [known[name] for name in names] if names else sources
+
+
+def _job(
+    source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Callable[[str, BatchReport], None]
+) -> Ingestion:
+    from arctic_runtime.ingest.job import Ingestion
+
+    connection = connect(source, session)
+
+    def report(batch: BatchReport) -> None:
+        say(source.name, batch)
+
+    return Ingestion(source, connection.transport, connection.form, reader, session, report)
+
+
+def _run(jobs: Sequence[Ingestion], once: bool) -> None:
+    """Runs jobs side by side; the first that fails stops the others after their batches."""
+    with ThreadPoolExecutor(len(jobs), "source") as pool:
+        futures = [pool.submit(job.run, once) for job in jobs]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        if any(of.done() and of.exception() for of in futures):
+            for job in jobs:
+                job.stop()
+    for of in futures:
+        of.result()
+
+
+@contextmanager
+def _stopped_by_signals(jobs: Sequence[Ingestion]) -> Iterator[None]:
+    """While this lasts, SIGTERM and SIGINT end the jobs after the batch under way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: Any) -> None:
+        print(f"arctic ingest: {signal.Signals(number).name}: ends after the batch under way", file=sys.stderr)
+        for job in jobs:
+            threading.Thread(target=job.stop, daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(source: str, batch: BatchReport) -> None:
+    if not batch.count:
+        return
+    tables = "; ".join(_describe(of.table, of.rows, of.dead) for of in batch.tables)
+    rate = batch.count / max(batch.seconds, 1e-3)
+    lag = _lag_seconds(batch)
+    behind = "" if lag is None else f", {lag:,.1f} s behind"
+    print(f"{source}: {batch.count:,} events in {batch.seconds:.1f} s ({rate:,.0f}/s){behind}: {tables}", flush=True)
+
+
+def _describe(table: str, rows: dict[str, int], dead: int) -> str:
+    signs = {"insert": "+", "upsert": "+", "update": "~", "delete": "-"}
+    parts = [f"{signs[action]}{count:,}" for action, count in rows.items() if count]
+    return " ".join([table, *(parts or ["no change"]), *([f"{dead:,} dead letters"] if dead else [])])
+
+
+def _say_json(source: str, batch: BatchReport) -> None:
+    shown = {"source": source, **asdict(batch), "lag_seconds": _lag_seconds(batch)}
+    print(json.dumps(shown, default=str), flush=True)
+
+
+def _lag_seconds(batch: BatchReport) -> float | None:
+    """Seconds between the newest change that all tables have now and the clock; None where no event tells its time."""
+    newest = batch.progress.newest
+    if newest is None:
+        return None
+    at = newest if newest.tzinfo else newest.replace(tzinfo=timezone.utc)
+    return max(0.0, (datetime.now(timezone.utc) - at).total_seconds())
