@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-all lint format docs wheel bench clean
+.PHONY: help install databases demo test test-unit test-all lint format docs wheel bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,7 @@ WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
+	@echo "make databases  PostgreSQL and MariaDB for the tests of ingestion; part of make install for root on Debian"
 	@echo "make demo       the sample project, day after day"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
@@ -27,6 +28,14 @@ help:
 
 install: $(INSTALLED)
 	@$(BIN)/python -m arctic_runtime.spark.jars --install-java
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory databases; fi
+
+# Their packages start servers of their own where an init system runs; the tests use none of these.
+databases:
+	@if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ! command -v mariadbd >/dev/null; then \
+		echo "Installing PostgreSQL and MariaDB"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			postgresql mariadb-server >/dev/null; fi
 
 # Made anew when what is to be installed changes; otherwise nothing is asked of any network.
 $(INSTALLED): pyproject.toml constraints.txt

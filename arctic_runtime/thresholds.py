@@ -380,6 +380,44 @@ class EngineThresholds:
 
 
 @dataclass(frozen=True)
+class DebeziumThresholds:
+    """Reading databases by Debezium's engine."""
+
+    batch_events: int = 8_192
+    """Most events of a batch."""
+
+    waiting_batches: int = 2
+    """Batches that wait in this process until they are taken; the source is not read meanwhile."""
+
+    take_seconds: float = 0.2
+    """The longest wait for a batch before it is looked whether the source's end is reached, or reading stopped."""
+
+    push_seconds: float = 1.0
+    """Pause between two messages into the source's log, by which its end is noticed where nothing else comes."""
+
+    heartbeat_millis: int = 5_000
+    """Pause between two batches without events that move the position on."""
+
+    flush_seconds: float = 0.3
+    """The time in which the engine tells the source what was acknowledged, which closing it would interrupt."""
+
+    close_seconds: float = 8.0
+    """The longest wait for the engine to stop."""
+
+    close_poll_seconds: float = 0.05
+    """Pause between two attempts to stop an engine that is starting."""
+
+    release_seconds: float = 10.0
+    """The longest wait until the server has noticed that the last reader of a replication slot is gone."""
+
+    release_poll_seconds: float = 0.2
+    """Pause between two looks at that."""
+
+    heap: str = "512m"
+    """The heap of the JVM, as `-Xmx` takes it."""
+
+
+@dataclass(frozen=True)
 class Thresholds:
     """Every threshold, limit and price, by the part of planning or execution that uses it."""
 
@@ -398,6 +436,7 @@ class Thresholds:
     reports: ReportThresholds = ReportThresholds()
     ingest: IngestThresholds = IngestThresholds()
     engine: EngineThresholds = EngineThresholds()
+    debezium: DebeziumThresholds = DebeziumThresholds()
 
 
 SHIPPED = Thresholds()

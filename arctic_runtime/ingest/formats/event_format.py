@@ -33,14 +33,15 @@ Encoding = Literal[
 """How JSON writes a value.
 
 `plain`: as text or number that Spark casts. `json`: as any JSON, which is kept as its text. `epoch_…`: a count since
-1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`, `date_text`: ISO 8601 or SQL text, with and without zone.
-`zoneless_timestamp`: SQL text of a moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as
-a count since midnight, kept as the text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of
-its number. `base64_decimal`: the unscaled big-endian integer of a decimal whose scale the type has.
-`variable_decimal`: an object `{"scale": …, "value": …}`, kept as text. `array`: a JSON array of plain values.
-`zero_one`: a boolean as 0 or 1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0 for
-the empty text. `set_bits`: a number whose lowest bit stands for the first of the column's labels. `set_array`: a JSON
-array of labels. Both sets are kept as their labels with commas between, as MySQL shows them.
+1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`: ISO 8601 or SQL text, with and without zone; a zone in the latter
+is UTC and says nothing. `date_text`: the same for dates, which may end in `Z`. `zoneless_timestamp`: SQL text of a
+moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as a count since midnight, kept as the
+text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of its number. `base64_decimal`: the
+unscaled big-endian integer of a decimal whose scale the type has. `variable_decimal`: an object
+`{"scale": …, "value": …}`, kept as text. `array`: a JSON array, whose elements are written as the column's `element`
+says. `zero_one`: a boolean as 0 or 1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0
+for the empty text. `set_bits`: a number whose lowest bit stands for the first of the column's labels. `set_array`: a
+JSON array of labels. Both sets are kept as their labels with commas between, as MySQL shows them.
 """
 
 Change = Literal["insert", "read", "update", "delete", "truncate", "ignored"]
@@ -58,7 +59,7 @@ class SourceColumn:
     """A column of a table in a source: its name, the Spark type that the arctic table keeps, and its encoding.
 
     `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
-    MySQL's binlog cuts them off the values of a column of that width.
+    MySQL's binlog cuts them off the values of a column of that width. `element` is how an `array` writes its elements.
     """
 
     name: str
@@ -66,6 +67,7 @@ class SourceColumn:
     encoding: Encoding = "plain"
     labels: tuple[str, ...] = ()
     padded_to: int | None = None
+    element: Encoding = "plain"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ HEAVY = {
     "dbt",
     "dbt_common",
     "importlib",
+    "jpype",
     "py4j",
     "pyarrow",
     "pydantic",

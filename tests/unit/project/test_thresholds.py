@@ -22,6 +22,8 @@ FACTS = {
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
     "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
+    "ingest/formats/connect_schema.py: MOST_DIGITS": "the most digits of a decimal",
+    "ingest/transports/postgresql.py: _OLDEST_VERSION": "a version of PostgreSQL",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",

@@ -1,0 +1,190 @@
+"""Columns of a table from the Kafka Connect schema of its change events, as Debezium's connectors write them.
+
+Source: the documentation of Debezium's connectors, "data type mappings", version 3.6; JsonConverter of Kafka Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
+
+ConnectSchema = Mapping[str, Any]
+"""A schema as JsonConverter writes it: `type`, and where they apply `name`, `field`, `parameters`, `fields`, `items`.
+"""
+
+Shape = tuple[str, Encoding]
+"""A Spark type and how its values stand in JSON."""
+
+MOST_DIGITS = 38
+"""Digits of the longest decimal that Spark and Iceberg have."""
+
+SOURCE_TYPE = "__debezium.source.column.type"
+"""The parameter with the column's type in the database, where `column.propagate.source.type` asks for it."""
+
+_PRECISION = "connect.decimal.precision"
+
+
+def source_schema(
+    table: str, value: ConnectSchema, key: ConnectSchema | None, decimals: Encoding = "plain"
+) -> SourceSchema:
+    """The columns and primary key of a table, from the schemas of an envelope and of its key (None without a key).
+
+    `decimals` is how the events write decimals: `plain` for numbers, `base64_decimal` for Connect's default. Raises
+    ConfigError that names every column whose values can't be kept exactly.
+    """
+    wrong: list[str] = []
+    columns = tuple(_column(field, decimals, wrong) for field in _row(table, value)["fields"])
+    if wrong:
+        raise ConfigError(
+            f"table {table} has columns that can't be ingested:\n"
+            + "\n".join(f"  - {of}" for of in wrong)
+            + "\n  what to do: exclude these columns, with the Debezium property `column.exclude.list`"
+        )
+    return SourceSchema(columns, tuple(field["field"] for field in key["fields"]) if key else ())
+
+
+def _row(table: str, value: ConnectSchema) -> ConnectSchema:
+    """The schema of a row inside the schema of an envelope."""
+    for field in value.get("fields", ()):
+        if field.get("field") in ("after", "before") and field.get("type") == "struct":
+            row: ConnectSchema = field
+            return row
+    raise ConfigError(
+        f"table {table}: the schema {value.get('name') or value.get('type')} has no row `after` or `before`, and a "
+        "Debezium envelope has both.\n"
+        "  what to do: take transformations that unwrap events (ExtractNewRecordState) out of the connector"
+    )
+
+
+def _column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) -> SourceColumn:
+    name = field["field"]
+    try:
+        if field["type"] == "array" and field.get("name") not in _LOGICAL:
+            kind, element = _shape(field["items"], decimals)
+            return SourceColumn(name, f"array<{kind}>", "array", element=element)
+        return SourceColumn(name, *_shape(field, decimals))
+    except _Refused as refused:
+        wrong.append(f"column {name}: {refused}")
+        return SourceColumn(name, "string")
+
+
+class _Refused(Exception):
+    """A type without an exact counterpart; the text says what was found and why it can't be kept."""
+
+
+def _shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
+    logical = schema.get("name")
+    if logical == _DECIMAL:
+        return _decimal(schema, decimals)
+    rule = _LOGICAL.get(logical) if logical else None
+    if rule is None:
+        rule = _PLAIN.get(schema["type"])
+    if rule is None:
+        raise _Refused(f"{_described(schema)} has no counterpart")
+    return rule(schema) if callable(rule) else rule
+
+
+def _decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
+    parameters = schema.get("parameters", {})
+    digits = parameters.get(_PRECISION) or _DIGITS.get(_source_type(schema))
+    if digits is not None and int(digits) <= MOST_DIGITS:
+        return f"decimal({digits},{parameters.get('scale', '0')})", encoding
+    if encoding != "plain":
+        raise _Refused(
+            f"{_described(schema)} has {digits or 'an unknown number of'} digits, at most {MOST_DIGITS} are kept in a "
+            "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC` keeps them as text"
+        )
+    return "string", "plain"
+
+
+def _bytes(schema: ConnectSchema) -> Shape:
+    """Binary columns; Debezium sends values of types that it does not know as bytes too, in no defined format."""
+    source = _source_type(schema)
+    if source and source.partition("(")[0] not in _BINARY:
+        raise _Refused(f"the database type {source.lower()} is not known to Debezium")
+    return "binary", "base64"
+
+
+def _array(schema: ConnectSchema) -> Shape:
+    raise _Refused(f"{_described(schema)}: lists inside of lists are not supported")
+
+
+def _source_type(schema: ConnectSchema) -> str:
+    """The type in the database in upper case; empty where the schema does not tell."""
+    return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
+
+
+def _described(schema: ConnectSchema) -> str:
+    name, source = schema.get("name"), _source_type(schema)
+    connect = f"{schema['type']} {name}" if name else str(schema["type"])
+    return f"{source.lower()} ({connect})" if source else connect
+
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_DIGITS: Mapping[str, int] = {"MONEY": 19, "BIGINT UNSIGNED": 20, "BIGINT UNSIGNED ZEROFILL": 20}
+"""Digits of database types whose schema does not tell them."""
+
+_BINARY = frozenset(
+    ("BYTEA", "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "LONG VARBINARY", "IMAGE", "RAW")
+)
+
+_Rule = Shape | Callable[[ConnectSchema], Shape]
+
+_PLAIN: Mapping[str, _Rule] = {
+    "int8": ("int", "plain"),
+    "int16": ("int", "plain"),
+    "int32": ("int", "plain"),
+    "int64": ("bigint", "plain"),
+    "float32": ("float", "plain"),
+    "float": ("float", "plain"),
+    "float64": ("double", "plain"),
+    "double": ("double", "plain"),
+    "boolean": ("boolean", "plain"),
+    "string": ("string", "plain"),
+    "bytes": _bytes,
+    "array": _array,
+    "map": ("string", "json"),
+    "struct": ("string", "json"),
+}
+"""By the type that values have in JSON, where it has no name or an unknown one."""
+
+_DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
+
+_LOGICAL: Mapping[str, _Rule] = {
+    f"{_DEBEZIUM}.time.Date": ("date", "epoch_days"),
+    f"{_DEBEZIUM}.time.Time": ("string", "millis_of_day"),
+    f"{_DEBEZIUM}.time.MicroTime": ("string", "micros_of_day"),
+    f"{_DEBEZIUM}.time.NanoTime": ("string", "nanos_of_day"),
+    f"{_DEBEZIUM}.time.Timestamp": ("timestamp_ntz", "epoch_millis"),
+    f"{_DEBEZIUM}.time.MicroTimestamp": ("timestamp_ntz", "epoch_micros"),
+    f"{_DEBEZIUM}.time.NanoTimestamp": ("timestamp_ntz", "epoch_nanos"),
+    f"{_DEBEZIUM}.time.ZonedTimestamp": ("timestamp", "zoned_timestamp"),
+    f"{_DEBEZIUM}.time.ZonedTime": ("string", "plain"),
+    f"{_DEBEZIUM}.time.IsoDate": ("date", "date_text"),
+    f"{_DEBEZIUM}.time.IsoTime": ("string", "plain"),
+    f"{_DEBEZIUM}.time.IsoTimestamp": ("timestamp_ntz", "local_timestamp"),
+    f"{_DEBEZIUM}.time.Year": ("int", "plain"),
+    f"{_DEBEZIUM}.time.Interval": ("string", "plain"),
+    f"{_DEBEZIUM}.time.MicroDuration": ("bigint", "plain"),
+    f"{_DEBEZIUM}.time.NanoDuration": ("bigint", "plain"),
+    f"{_CONNECT}.Date": ("date", "epoch_days"),
+    f"{_CONNECT}.Time": ("string", "millis_of_day"),
+    f"{_CONNECT}.Timestamp": ("timestamp_ntz", "epoch_millis"),
+    f"{_DEBEZIUM}.data.Json": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Xml": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Uuid": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Enum": ("string", "plain"),
+    f"{_DEBEZIUM}.data.EnumSet": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Tsvector": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Ltree": ("string", "plain"),
+    f"{_DEBEZIUM}.data.Bits": ("binary", "base64"),
+    f"{_DEBEZIUM}.data.VariableScaleDecimal": ("string", "variable_decimal"),
+    f"{_DEBEZIUM}.data.geometry.Point": ("string", "json"),
+    f"{_DEBEZIUM}.data.geometry.Geometry": ("string", "json"),
+    f"{_DEBEZIUM}.data.geometry.Geography": ("string", "json"),
+    f"{_DEBEZIUM}.data.SparseDoubleVector": ("string", "json"),
+}
+"""By the name of a logical type. Durations are what Debezium makes of an interval: months count 30.4375 days."""

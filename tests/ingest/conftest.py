@@ -1,0 +1,39 @@
+"""Real database servers for the suites of ingestion, one of each kind for all tests of a process."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.ingest.servers import Missing, PostgreSQLServer
+
+Server = TypeVar("Server")
+
+_NUMBERS = itertools.count(1)
+
+
+def running(server: Callable[[], Any]) -> Any:
+    """A server, or the reason why suites that need it do not run; where CI is set, they must."""
+    try:
+        return server()
+    except Missing as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQLServer]:
+    server = running(PostgreSQLServer)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def slot() -> str:
+    """A name that no other test has: of a schema, a replication slot and a publication."""
+    return f"t{next(_NUMBERS)}"

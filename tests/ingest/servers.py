@@ -1,0 +1,132 @@
+"""Database servers that tests start in temporary folders on free ports of the loopback, and stop."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+POSTGRESQL = Path("/usr/lib/postgresql")
+_SECONDS_TO_START = 60.0
+
+
+class Missing(Exception):
+    """A server's programs are not installed; the text says how to get them."""
+
+
+class PostgreSQLServer:
+    """A PostgreSQL with logical replication, and its superuser `postgres`, who needs no password."""
+
+    database = "shop"
+
+    def __init__(self) -> None:
+        self._programs = _newest(POSTGRESQL)
+        self._user = unprivileged("postgres")
+        self.folder = private_folder("arctic-postgresql-", self._user)
+        self.port = free_port()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        # Users other than the superuser need their password, so that wrong ones can be tried.
+        rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        replication = "host replication postgres 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 scram-sha-256\n"
+        (self.folder / "data" / "pg_hba.conf").write_text(f"{rules}{replication}")
+        self.start()
+        self.sql(f"create database {self.database}", database="postgres")
+
+    def start(self, **settings: str) -> None:
+        """Starts the server; `settings` are added to those that tests need."""
+        chosen = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.folder),
+            "wal_level": "logical",
+            "max_replication_slots": "50",
+            "max_wal_senders": "50",
+            "fsync": "off",
+            **settings,
+        }
+        options = [part for key, value in chosen.items() for part in ("-c", f"{key}={value}")]
+        command = [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options]
+        self._server = start_server(command, self.folder, self._user)
+        wait_until(lambda: self._try("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)), self._server, self.folder)
+
+    def stop(self) -> None:
+        """Stops the server as an administrator does: connections end at once."""
+        if self._server is not None:
+            self._server.send_signal(2)
+            self._server.wait(30)
+            self._server = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, *statements: str, database: str | None = None) -> str:
+        """What statements print, each in a transaction of its own."""
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", database or self.database]
+        asked = [part for statement in statements for part in ("-c", statement)]
+        return self._run("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", *where, *asked).strip()
+
+    def _run(self, program: str, *arguments: str) -> str:
+        command = [str(self._programs / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, user=self._user, cwd=self.folder, check=False)
+        if done.returncode:
+            raise AssertionError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _try(self, program: str, *arguments: str) -> bool:
+        command = [str(self._programs / program), *arguments]
+        return (
+            subprocess.run(command, capture_output=True, user=self._user, cwd=self.folder, check=False).returncode == 0
+        )
+
+
+def unprivileged(name: str) -> str | None:
+    """The user that runs a server where the tests run as root, which servers refuse; else None."""
+    if os.geteuid() != 0:
+        return None
+    users = {user.pw_name for user in pwd.getpwall()}
+    return name if name in users else "nobody"
+
+
+def private_folder(prefix: str, user: str | None) -> Path:
+    """A new folder outside of pytest's own, which other users can't enter."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    if user is not None:
+        shutil.chown(folder, user)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start_server(command: Sequence[str], folder: Path, user: str | None) -> subprocess.Popen[bytes]:
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, user=user, cwd=folder)
+
+
+def wait_until(ready: object, server: subprocess.Popen[bytes], folder: Path) -> None:
+    """Waits for a server's first answer; fails with its log."""
+    until = time.monotonic() + _SECONDS_TO_START
+    assert callable(ready)
+    while not ready():
+        if server.poll() is not None or time.monotonic() > until:
+            raise AssertionError(f"the server did not start:\n{(folder / 'log').read_text()[-3000:]}")
+        time.sleep(0.05)
+
+
+def _newest(folder: Path) -> Path:
+    found = sorted(folder.glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
+    if not found:
+        raise Missing("PostgreSQL is not installed: make databases")
+    return found[-1].parent
