@@ -90,6 +90,9 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         # Ingestion of change data.
         "ingest.create_dead_letters": Effect("repeatable", "Creates the table of a source's dead letters."),
         "ingest.append_dead_letters": Effect("once", "Appends events that can't be applied to the dead letter table."),
+        "ingest.create_stage": Effect("repeatable", "Creates the table that collects the rows of a snapshot."),
+        "ingest.stage": Effect("once", "Appends rows of a snapshot to the table that collects them."),
+        "ingest.drop_stage": Effect("repeatable", "Drops the table that collected the rows of a snapshot."),
         "ingest.lease": Effect("once", "Takes, renews or ends the lease of a process on a source."),
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # What the adapter does for dbt.

@@ -6,7 +6,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -65,6 +65,7 @@ class Ingestion:
         self._writers = {table.name: TableWriter(table, reader, self._spark, form) for table in source.tables}
         self._tables = {table.source_name: table for table in source.tables}
         self._stopping = threading.Event()
+        self._is_staged = False
 
     def run(self, once: bool) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
@@ -93,8 +94,7 @@ class Ingestion:
         return True
 
     def _ingest(self, once: bool) -> None:
-        progress = self._ledger.progress()
-        self._transport.open(progress.position)
+        progress = self._begin()
         try:
             with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
                 for batch in self._transport.batches(once):
@@ -108,14 +108,37 @@ class Ingestion:
         finally:
             self._transport.close()
 
+    def _begin(self) -> Progress:
+        """Opens the transport where the source's tables are; a snapshot of tables that are there already is staged."""
+        progress = self._ledger.progress()
+        self._transport.check(progress.position)
+        if progress.position is None:
+            # From here on, what is made at the source under this source's names is known to be its own.
+            progress = Progress(self._transport.initial)
+            self._ledger.advance(progress)
+        position = str(progress.position)
+        self._is_staged = self._transport.snapshots(position) and any(of.is_loaded for of in self._writers.values())
+        if self._is_staged:
+            for writer in self._writers.values():
+                writer.begin_snapshot()
+        self._transport.open(position)
+        return progress
+
     def stop(self) -> None:
         """Ends `run` after the batch under way; can be called from another thread or from a signal's handler."""
         self._stopping.set()
         self._transport.close()
 
     def _write(self, batch: Batch, progress: Progress, pool: ThreadPoolExecutor, started: float) -> Progress:
-        tasks = [pool.submit(partial(self._write_table, table, parts, batch)) for table, parts in self._by_table(batch)]
-        written = tuple(one for task in tasks for one in task.result())
+        written: tuple[Written, ...] = ()
+        by_table = self._by_table(batch)
+        if self._is_staged:
+            written = self._all(pool, [partial(self._collect_table, table, parts, batch) for table, parts in by_table])
+        if self._is_staged and not batch.is_snapshot:
+            written += self._all(pool, [partial(self._end_snapshot, writer) for writer in self._writers.values()])
+            self._is_staged = False
+        elif not self._is_staged:
+            written = self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
         newest = max((of.newest for of in written if of.newest is not None), default=progress.newest)
         now = Progress(batch.position, newest)
         self._ledger.advance(now)
@@ -125,7 +148,13 @@ class Ingestion:
             self._check_dead()
         return now
 
-    def _by_table(self, batch: Batch) -> Iterable[tuple[IngestedTable, list[TableEvents]]]:
+    def _all(self, pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], list[Written]]]) -> tuple[Written, ...]:
+        """Does tasks side by side; raises what the first that failed raised, when all have ended."""
+        futures = [pool.submit(task) for task in tasks]
+        wait(futures)
+        return tuple(one for future in futures for one in future.result())
+
+    def _by_table(self, batch: Batch) -> list[tuple[IngestedTable, list[TableEvents]]]:
         found: dict[str, list[TableEvents]] = {}
         for events in batch.tables:
             if events.table not in self._tables:
@@ -144,6 +173,13 @@ class Ingestion:
         *first, last = parts
         written = [writer.write(part, None, self._transport.after, dead) for part in first]
         return [*written, writer.write(last, batch.position, self._transport.after, dead)]
+
+    def _collect_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
+        dead = partial(self._take_dead, table, batch.position)
+        return [self._writers[table.name].collect(part, dead) for part in parts]
+
+    def _end_snapshot(self, writer: TableWriter) -> list[Written]:
+        return [writer.end_snapshot(self._transport.initial)]
 
     def _take_dead(self, table: IngestedTable, position: str, decoded: DataFrame) -> None:
         now = datetime.datetime.now(datetime.timezone.utc)

@@ -429,6 +429,24 @@ def ingestion() -> Scenario:
     )
 
 
+def another_snapshot() -> Scenario:
+    """A table whose snapshot was interrupted gets what differs from a whole one."""
+
+    def read(*ids: int) -> list[Part]:
+        return [Part("public.orders", ORDERS, [event("r", None, {"id": of, "item": "a", "n": of}) for of in ids])]
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source_of(lake, "orders"), Replay([read(1, 2, 3)], snapshot=3))
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        ingest(lake, source_of(lake, "orders"), Replay([read(2), read(4), read(5)], snapshot=3))
+        found = lake.spark.table(lake.sql_name("orders")).select("id").collect()
+        assert sorted(row.id for row in found) == [2, 4, 5]
+
+    return Scenario(("ingest.create_stage", "ingest.stage", "ingest.drop_stage"), build, act, tables=("orders",))
+
+
 # What the adapter does
 
 
@@ -497,6 +515,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         orphans,
         savepoint,
         ingestion,
+        another_snapshot,
         increment_of_an_empty_table,
         debug,
     )

@@ -35,20 +35,31 @@ class Part:
 
 @dataclass
 class Replay:
-    """A transport that replays a log of batches; a position is the number of batches and events up to it."""
+    """A transport that replays a log of batches; a position is the number of batches up to it.
+
+    The first `snapshot` batches are a snapshot, of which there is only a whole one.
+    """
 
     log: list[list[Part]]
     acknowledged: list[str] = field(default_factory=list)
-    opened: str | None = None
+    opened: str = "0"
+    snapshot: int = 0
+    initial = "0"
 
-    def open(self, position: str | None) -> None:
-        self.opened = position
+    def check(self, position: str | None) -> None:
+        pass
+
+    def open(self, position: str) -> None:
+        self.opened = "0" if self.snapshots(position) else position
+
+    def snapshots(self, position: str) -> bool:
+        return int(position) < self.snapshot
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
-        start = 0 if self.opened is None else int(self.opened)
-        for place in range(start, len(self.log)):
+        for place in range(int(self.opened), len(self.log)):
             tables = tuple(self._events(part, place) for part in self.log[place])
-            yield Batch(tables, str(place + 1), sum(len(part.texts) for part in self.log[place]))
+            count = sum(len(part.texts) for part in self.log[place])
+            yield Batch(tables, str(place + 1), count, is_snapshot=place + 1 < self.snapshot)
 
     def _events(self, part: Part, place: int) -> TableEvents:
         kind = pa.binary() if any(isinstance(of, bytes) for of in part.texts) else pa.string()
@@ -62,7 +73,7 @@ class Replay:
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
         origins = events.events[ORIGIN].to_pylist()
-        kept = [int(origin.split(":")[0]) >= int(position) for origin in origins]
+        kept = [int(origin.split(":")[0]) >= int(position) or self.snapshots(position) for origin in origins]
         return replace(events, events=events.events.filter(pa.array(kept, pa.bool_())))
 
     def acknowledge(self, batch: Batch) -> None:
@@ -79,5 +90,5 @@ def source_of(lake: Warehouse, *names: str, **settings: Any) -> IngestSource:
 
 def ingest(lake: Warehouse, source: IngestSource, transport: Replay) -> list[BatchReport]:
     reports: list[BatchReport] = []
-    Ingestion(source, transport, DEBEZIUM, lake.reader, lambda: lake.spark, reports.append).run(once=True)
+    Ingestion(source, transport, DEBEZIUM, lake.reader, lake.environment.session, reports.append).run(once=True)
     return reports

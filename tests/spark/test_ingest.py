@@ -338,3 +338,29 @@ def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
     assert lake.broken(model) == []
     lake.run(happened)
     assert (1, 7) in rows(lake, "happened")
+
+
+def test_a_snapshot_that_was_interrupted_is_made_again_and_rows_that_are_gone_are_deleted(lake: Warehouse) -> None:
+    source = source_of(lake, "orders", "items")
+    first = [event("r", None, {"id": of, "item": "a", "n": of}) for of in range(4)]
+    other = Part("public.items", ITEMS, [event("r", None, {"name": "a", "price": 1})])
+    ingest(lake, source, Replay([[Part("public.orders", ORDERS, first), other]], snapshot=3))
+    again = [
+        [Part("public.orders", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": 1})])],
+        [Part("public.orders", ORDERS, [event("r", None, {"id": 2, "item": "b", "n": 2})])],
+        [Part("public.orders", ORDERS, [event("r", None, {"id": 9, "item": "c", "n": 9})])],
+        [Part("public.orders", ORDERS, [event("u", None, {"id": 9, "item": "d", "n": 9})])],
+    ]
+    ingest(lake, source, Replay(again[:2], snapshot=3))
+    assert len(rows(lake, "orders")) == 4
+    ingest(lake, source, Replay(again, snapshot=3))
+    assert rows(lake, "orders") == {(1, "a", 1), (2, "b", 2), (9, "d", 9)}
+    assert rows(lake, "items") == set()
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "_action", "_before.item").collect()
+    assert sorted(tuple(row) for row in changes if row[1] != "insert") == [
+        (0, "delete", "a"),
+        (2, "update", "a"),
+        (3, "delete", "a"),
+        (9, "update", "c"),
+    ]
+    assert not {name for name in lake.reader.list_relations(lake.namespace) if name.endswith("__snapshot")}

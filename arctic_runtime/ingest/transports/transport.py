@@ -49,11 +49,24 @@ class Transport(Protocol):
     """A connection to a source of change events.
 
     A position is kept in tables before it is acknowledged: what was not acknowledged may come again after `open`.
-    Methods raise SourceError where the source can't be reached, refuses, or no longer has what comes after a position.
+    `initial` is the position before all events, from where on the source gives a snapshot where it has such. Methods
+    raise SourceError where the source can't be reached, refuses, or no longer has what comes after a position.
     """
 
-    def open(self, position: str | None) -> None:
-        """Connects, and goes on after a position; None means from the start, with a snapshot where there is one."""
+    initial: str
+
+    def check(self, position: str | None) -> None:
+        """Raises SourceError where `open` would fail or lose events; changes nothing at the source.
+
+        None stands for a source that was never ingested: what others left there under this source's names, such as a
+        replication slot, is not taken over then.
+        """
+
+    def open(self, position: str) -> None:
+        """Connects, and goes on after a position."""
+
+    def snapshots(self, position: str) -> bool:
+        """Whether `open` at a position begins with a snapshot of all rows, in the place of the events up to it."""
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         """Batches as they come; ends when `close` is called, or when nothing more is there if `until_drained`."""

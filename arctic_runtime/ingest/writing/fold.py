@@ -77,12 +77,17 @@ def _model(model: Model) -> Model:
     return replace(model, config=config)
 
 
+def sound_rows(decoded: DataFrame) -> DataFrame:
+    """Events that say something of a row, without dead letters."""
+    return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
+
+
 def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
     """Sound events after the last one that emptied the table, with their order as POSITION.
 
     An update that changes the primary key is a delete of the old one and an insert of the new one.
     """
-    sound = decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
+    sound = sound_rows(decoded)
     if counted.truncated_at is not None:
         sound = sound.where(F.col(ARRIVAL) > counted.truncated_at)
     events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME)})

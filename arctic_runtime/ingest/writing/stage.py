@@ -1,0 +1,60 @@
+"""The rows of a snapshot are collected beside a table that has rows already, until the snapshot is whole.
+
+A table that is loaded for the first time needs none: rows are inserted as they come. One that is loaded again, since a
+snapshot was interrupted or asked for, keeps what it has until all rows are there, and then gets what differs: also the
+deletion of rows that the source no longer has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import effect
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import KIND
+from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.tables.commit import perform_statement
+
+SUFFIX = "__snapshot"
+
+
+class Stage:
+    """The table in which the rows of a snapshot of one table are collected."""
+
+    def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
+        self.table = table.sibling(f"{table.name}{SUFFIX}")
+        self._reader = reader
+        self._spark = spark
+
+    @property
+    def _is_there(self) -> bool:
+        return self.table.name in self._reader.list_relations(self.table.schema)
+
+    def add(self, rows: DataFrame) -> None:
+        """Collects rows; columns that earlier ones did not have are added."""
+        writer = rows.writeTo(name(*self.table.parts))
+        if self._is_there:
+            merged = writer.option("mergeSchema", "true")
+            effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
+            return
+        properties = {"format-version": "3", KIND: "snapshot", "write.spark.accept-any-schema": "true"}
+        writer = writer.using("iceberg")
+        for key, value in properties.items():
+            writer = writer.tableProperty(key, value)
+        effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
+
+    def rows(self, key: tuple[str, ...]) -> DataFrame | None:
+        """All collected rows, one per key; None where none came."""
+        if not self._is_there:
+            return None
+        return self._spark().table(name(*self.table.parts)).dropDuplicates(list(key))
+
+    def drop(self) -> None:
+        """Drops what was collected."""
+        if self._is_there:
+            drop = statement("DROP TABLE IF EXISTS {table} PURGE", table=name(*self.table.parts))
+            perform_statement("ingest.drop_stage", self._spark(), drop)
