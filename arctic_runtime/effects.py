@@ -94,6 +94,9 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "ingest.stage": Effect("once", "Appends rows of a snapshot to the table that collects them."),
         "ingest.drop_stage": Effect("repeatable", "Drops the table that collected the rows of a snapshot."),
         "ingest.lease": Effect("once", "Takes, renews or ends the lease of a process on a source."),
+        "ingest.create_file_log": Effect("repeatable", "Creates the table of the files that a source has read."),
+        "ingest.append_file_log": Effect("once", "Notes the files of a batch before they are read."),
+        "ingest.rewrite_file_log": Effect("once", "Rewrites the table of read files as one file."),
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # What the adapter does for dbt.
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),

@@ -418,6 +418,26 @@ class DebeziumThresholds:
 
 
 @dataclass(frozen=True)
+class TransportThresholds:
+    """How much change data is read at once."""
+
+    batch_files: int = 1_000
+    """Files of one batch at most."""
+
+    batch_bytes: int = 256 * MIB
+    """Bytes of the files of one batch at most, as they are stored; a larger file is a batch of its own."""
+
+    batch_events: int = 1_000_000
+    """Events of one batch from Kafka at most."""
+
+    file_log_snapshots: int = 100
+    """Snapshots of a file log, one for each batch, from which on it is rewritten."""
+
+    poll_seconds: float = 1.0
+    """Pause between two looks for new events where there were none."""
+
+
+@dataclass(frozen=True)
 class Thresholds:
     """Every threshold, limit and price, by the part of planning or execution that uses it."""
 
@@ -437,6 +457,7 @@ class Thresholds:
     ingest: IngestThresholds = IngestThresholds()
     engine: EngineThresholds = EngineThresholds()
     debezium: DebeziumThresholds = DebeziumThresholds()
+    transports: TransportThresholds = TransportThresholds()
 
 
 SHIPPED = Thresholds()

@@ -22,6 +22,13 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.ingest.formats.event_format import SourceColumn
+from arctic_runtime.ingest.formats.rows import rows
+from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.file_listing import Folder
+from arctic_runtime.ingest.transports.file_log import FileTable
+from arctic_runtime.ingest.transports.files import Files
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.spark.maintenance.compaction import compact, split
 from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
@@ -447,6 +454,34 @@ def another_snapshot() -> Scenario:
     return Scenario(("ingest.create_stage", "ingest.stage", "ingest.drop_stage"), build, act, tables=("orders",))
 
 
+def ingestion_of_files() -> Scenario:
+    """Events in three files, whose log is rewritten at once."""
+
+    def folder(lake: Warehouse) -> Path:
+        warehouse = Path(lake.environment.profile.catalog_properties["warehouse"])
+        made = warehouse.parent / f"{lake.namespace}_files"
+        made.mkdir(exist_ok=True)
+        for number in range(3):
+            file = made / f"{number}.json"
+            if not file.exists():
+                file.write_text(json.dumps({"id": number, "v": "a"}))
+        return made
+
+    def act(lake: Warehouse) -> None:
+        columns = (SourceColumn("id", "bigint"), SourceColumn("v", "string"))
+        table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
+        source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
+        often = lake.under(transports={"file_log_snapshots": 0}, ingest={"lease_seconds": 0})
+        spark, limits = (lambda: lake.spark), often.reader.thresholds.transports
+        log = FileTable(lake.table("shop__files"), often.reader, spark)
+        files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
+        Ingestion(source, files, rows().events, often.reader, spark).run(once=True)
+        assert lake.spark.table(lake.sql_name("orders")).count() == 3
+
+    log = ("ingest.create_file_log", "ingest.append_file_log", "ingest.rewrite_file_log")
+    return Scenario(log, lambda lake: None, act, tables=("orders",))
+
+
 # What the adapter does
 
 
@@ -516,6 +551,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         savepoint,
         ingestion,
         another_snapshot,
+        ingestion_of_files,
         increment_of_an_empty_table,
         debug,
     )

@@ -1,4 +1,4 @@
-"""Real database servers for the suites of ingestion, one of each kind for all tests of a process."""
+"""Real servers for the suites of ingestion, one of each kind for all tests of a process, and the Spark of others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.ingest.servers import Missing, PostgreSQLServer
+from tests.spark.conftest import environment, lake, namespace, reader, spark
+
+__all__ = ["environment", "lake", "namespace", "reader", "spark"]
 
 Server = TypeVar("Server")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +10,7 @@ from arctic_runtime.ingest.formats.event_format import SourceSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 PAYLOAD, ORIGIN, ARRIVAL = "payload", "origin", "arrival"
 """Columns of events as transports hand them over: the JSON of an event as text or bytes, where the source has it as
@@ -22,13 +22,14 @@ its batch, as bigint: higher is later."""
 class TableEvents:
     """The events of one table in a batch, as a table with the columns PAYLOAD, ORIGIN and ARRIVAL.
 
+    Where Spark reads them, `events` makes the table in a session: tables are written side by side, each in its own.
     `table` is its name as the source has it (`public.orders`). `schema` is None where the transport does not know it.
     A batch has several of these for a table whose schema changed meanwhile, the older first.
     """
 
     table: str
     schema: SourceSchema | None
-    events: pa.Table | DataFrame
+    events: pa.Table | Callable[[SparkSession], DataFrame]
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,8 @@ def _published(
 
 
 def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
-    """Events as a DataFrame; those that this process holds are sent to Spark as Arrow."""
-    return events.events if isinstance(events.events, DataFrame) else spark.createDataFrame(events.events)
+    """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
+    return events.events(spark) if callable(events.events) else spark.createDataFrame(events.events)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ FACTS = {
     "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
+    "ingest/transports/files.py: _ROW_BITS": "how Spark numbers rows",
     "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
     "ingest/formats/connect_schema.py: MOST_DIGITS": "the most digits of a decimal",
     "ingest/transports/postgresql.py: _OLDEST_VERSION": "a version of PostgreSQL",

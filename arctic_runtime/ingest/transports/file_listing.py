@@ -1,0 +1,107 @@
+"""The files of a folder or bucket, as its storage lists them, without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from arctic_runtime.errors import ConfigError, SourceError
+
+_ALIASES = {"s3a": "s3", "s3n": "s3"}
+_FILE_SCHEME = re.compile(r"^file:(//)?")
+_HIDDEN = (".", "_")
+_UNFINISHED = "._COPYING_"
+
+
+@dataclass(frozen=True, order=True)
+class SourceFile:
+    """A file by its path below the folder; `modified` is in microseconds since 1970."""
+
+    path: str
+    bytes: int
+    modified: int
+
+
+class Folder:
+    """A folder by its URI (`file:`, `s3:`, `gs:`, …) or its path on this machine.
+
+    `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError where no library for the scheme is there.
+    """
+
+    def __init__(self, location: str, properties: Mapping[str, str] | None = None) -> None:
+        parts = urlsplit(location)
+        self.is_local = parts.scheme in ("", "file")
+        if self.is_local:
+            self._root = str(Path(_FILE_SCHEME.sub("", location)).expanduser().absolute())
+            self._path, self.location = self._root, f"file://{self._root}"
+        else:
+            self._root, self._path = f"{parts.netloc}{parts.path}".rstrip("/"), parts.path.rstrip("/")
+            self.location = location.rstrip("/")
+        self._files = _file_system(parts.scheme, parts.netloc, properties or {}, location)
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """All files, also in folders below, in the order of their paths.
+
+        Those with a part of their path that begins with `.` or `_` are left out: writers give such names to files that
+        they have not ended yet. Raises SourceError where the folder is missing or can't be listed.
+        """
+        from pyarrow.fs import FileSelector
+
+        try:
+            found = self._files.get_file_info(FileSelector(self._root, recursive=True))
+        except OSError as error:
+            raise SourceError(
+                f"The files of a source can't be listed.\n  where: {self.location}\n  found: {error}\n"
+                "  what to do: check that the folder exists and may be read"
+            ) from error
+        below = len(self._root) + 1
+        files = [
+            SourceFile(one.path[below:], one.size, one.mtime_ns // 1000)
+            for one in found
+            if one.is_file and _is_finished(one.path[below:])
+        ]
+        if self.is_local:
+            _check_names(files, self.location)
+        return tuple(sorted(files))
+
+    def uri(self, path: str) -> str:
+        """The address of a file below the folder, as Hadoop takes it: without escapes."""
+        return f"{self.location}/{path}"
+
+    def path(self, uri: str) -> str:
+        """The path below the folder of an address that Spark shows, with escapes."""
+        return unquote(urlsplit(uri).path).removeprefix(f"{self._path}/")
+
+
+def _file_system(scheme: str, netloc: str, properties: Mapping[str, str], location: str) -> Any:
+    if scheme in ("", "file"):
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem()
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    try:
+        return PyArrowFileIO(dict(properties)).fs_by_scheme(_ALIASES.get(scheme, scheme), netloc)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"The location of a source can't be read.\n  where: {location}\n"
+            f"  expected: a path, or a URI whose scheme pyarrow knows, such as s3, gs or hdfs\n  found: {error}"
+        ) from error
+
+
+def _is_finished(path: str) -> bool:
+    is_hidden = any(part.startswith(_HIDDEN) for part in PurePosixPath(path).parts)
+    return not is_hidden and not path.endswith(_UNFINISHED)
+
+
+def _check_names(files: Iterable[SourceFile], where: str) -> None:
+    wrong = next((file for file in files if ":" in file.path or "\n" in file.path), None)
+    if wrong is not None:
+        raise SourceError(
+            f"Spark can't read a local file of this name.\n  where: {where}\n  found: {wrong.path!r}\n"
+            "  expected: a name without a colon or a line feed\n  what to do: rename the file"
+        )
