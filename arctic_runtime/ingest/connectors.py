@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import EventFormat
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.transport import Transport
 from arctic_runtime.profile import nearest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -25,18 +28,84 @@ class Connection:
     form: EventFormat
 
 
-Connect = Callable[[IngestSource, "Callable[[], SparkSession]"], Connection]
+@dataclass(frozen=True)
+class Connector:
+    """What makes the connection of a source, and the keys that users write for it below `ingest`.
 
-CONNECTORS: Mapping[str, Connect] = MappingProxyType({})
-"""Connector → what makes its connection. It raises ConfigError for settings that it does not know."""
+    `keys` are those that it takes, `required` those that it can't do without.
+    """
+
+    make: Callable[[IngestSource, CatalogReader], Connection]
+    keys: tuple[str, ...]
+    required: tuple[str, ...]
 
 
-def connect(source: IngestSource, session: Callable[[], SparkSession]) -> Connection:
+def connect(source: IngestSource, reader: CatalogReader) -> Connection:
     """The connection of a source; raises ConfigError for an unknown connector or settings that can't be used."""
-    make = CONNECTORS.get(source.connector)
-    if make is None:
+    known = CONNECTORS.get(source.connector)
+    if known is None:
         raise ConfigError(
             f"source {source.name}: there is no connector {source.connector!r}"
             f"{nearest(source.connector, CONNECTORS)}.\n  expected: {', '.join(CONNECTORS)}"
         )
-    return make(source, session)
+    wrong = [f"unknown key `{key}`{nearest(key, known.keys)}" for key in source.connection if key not in known.keys]
+    wrong += [f"`{key}` is missing" for key in known.required if key not in source.connection]
+    if wrong:
+        raise ConfigError(
+            f"source {source.name}: its `meta.arctic.ingest` can't be used with connector {source.connector}.\n"
+            + "\n".join(f"  - {text}" for text in wrong)
+        )
+    return known.make(source, reader)
+
+
+_DATABASE_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+
+
+def _database(source: IngestSource, reader: CatalogReader) -> Connection:
+    given = source.connection
+    connection = DebeziumConnection(
+        connector=source.connector,
+        host=str(given["host"]),
+        port=_port(source, given.get("port", _PORTS[source.connector])),
+        database=str(given["database"]),
+        user=str(given["user"]),
+        password=_password(source),
+        tables=tuple(re.escape(table.source_name) for table in source.tables),
+        slot=str(given.get("slot", f"arctic_{re.sub(r'[^a-z0-9_]', '_', source.name.lower())}")),
+        properties=_properties(source, given.get("properties") or {}),
+        **({"server_id": int(given["server_id"])} if "server_id" in given else {}),
+    )
+    return Connection(DebeziumTransport(connection, reader.thresholds.debezium), DEBEZIUM)
+
+
+def _port(source: IngestSource, value: Any) -> int:
+    if not str(value).isdigit():
+        raise ConfigError(f"source {source.name}: `port: {value}` is not a number")
+    return int(value)
+
+
+def _password(source: IngestSource) -> str:
+    """The password as written, or of the environment variable that is named; empty where there is none."""
+    variable = source.connection.get("password_env")
+    if variable is None:
+        return str(source.connection.get("password", ""))
+    found = os.environ.get(str(variable))
+    if found is None:
+        raise ConfigError(
+            f"source {source.name}: the environment variable {variable} of `password_env` is not set.\n"
+            "  what to do: set it where `arctic ingest` runs"
+        )
+    return found
+
+
+def _properties(source: IngestSource, value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"source {source.name}: `properties` must be a mapping of Debezium's properties")
+    return {str(key): str(of) for key, of in value.items()}
+
+
+_DATABASE = Connector(_database, _DATABASE_KEYS, ("host", "database", "user"))
+
+CONNECTORS: Mapping[str, Connector] = MappingProxyType({"postgresql": _DATABASE})
+"""Connector → what makes its connections."""

@@ -126,8 +126,8 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
         except ConfigError as error:
             wrong.append(str(error))
     policy = values.pop("schema_changes", "safe")
-    read_tables = [_table(table, policy, values.get("table_schema"), wrong) for table in tables]
-    values.pop("table_schema", None)
+    schema = values.get("table_schema") or _default_schema(known, connector)
+    read_tables = [_table(table, policy, schema, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")
     if wrong:
@@ -139,6 +139,13 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     return IngestSource(
         name, str(connector), known, tuple(read_tables), ledger, values["trigger"], values["dead_letters"]
     )
+
+
+def _default_schema(connection: Mapping[str, Any], connector: object) -> str | None:
+    """Where a database has tables whose name says no schema; None for other sources."""
+    if connector == "postgresql":
+        return "public"
+    return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
 
 
 def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: list[str]) -> IngestedTable:

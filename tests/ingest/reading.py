@@ -52,7 +52,8 @@ class Reading:
 def opened(connection: DebeziumConnection, position: str | None = None, **options: Any) -> Iterator[DebeziumTransport]:
     transport = DebeziumTransport(connection, **options)
     try:
-        transport.open(position)
+        transport.check(position)
+        transport.open(transport.initial if position is None else position)
         yield transport
     finally:
         transport.close()

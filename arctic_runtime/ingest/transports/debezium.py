@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, engine_properties
-from arctic_runtime.ingest.transports.debezium_position import Position, read_position
+from arctic_runtime.ingest.transports.debezium_position import Position, is_after, read_position
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
@@ -32,7 +32,7 @@ class _Open:
     server: PostgreSQL
     engine: Engine
     folder: tempfile.TemporaryDirectory[str]
-    position: Position | None
+    position: Position
 
 
 class DebeziumTransport:
@@ -51,21 +51,40 @@ class DebeziumTransport:
         self._schemas: dict[tuple[str, str], SourceSchema] = {}
         self._acknowledged_at = 0.0
 
-    def open(self, position: str | None) -> None:
+    initial = Position({}, {"snapshot": "start"}).text
+
+    def check(self, position: str | None) -> None:
+        known = None if position is None else read_position(position)
+        server = self._server()
         try:
-            from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
+            if known is None or not known.is_snapshot:
+                server.prepare(known)
+        finally:
+            server.close()
+
+    def snapshots(self, position: str) -> bool:
+        return read_position(position).is_snapshot
+
+    def _server(self) -> PostgreSQL:
+        """The server of the source; raises ConfigError where Debezium is not installed."""
+        try:
             from arctic_runtime.ingest.transports.postgresql import PostgreSQL
         except ImportError as error:
             raise ConfigError(
                 f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).\n"
                 "  what to do: pip install 'dbt-arctic[cdc]'"
             ) from error
-        known = None if position is None else read_position(position)
-        server = PostgreSQL(self._connection, self._thresholds)
+        return PostgreSQL(self._connection, self._thresholds)
+
+    def open(self, position: str) -> None:
+        server = self._server()
+        from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
+
+        known = read_position(position)
         server.prepare(known)
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
         offsets = Path(folder.name) / "offsets"
-        if known is not None and not known.is_snapshot:
+        if not known.is_snapshot:
             write_offsets(offsets, self._connection.slot, known)
         engine = Engine(engine_properties(self._connection, offsets, self._thresholds), self._thresholds)
         self._now = _Open(server, engine, folder, known)
@@ -76,7 +95,7 @@ class DebeziumTransport:
         end = now.server.end() if until_drained else None
         pushed = time.monotonic() - self._thresholds.push_seconds
         while not now.engine.is_closed:
-            if end is not None and now.position is not None and now.server.reached(now.position, end):
+            if end is not None and now.server.reached(now.position, end):
                 return
             records = self._take(now)
             if records is not None:
@@ -85,6 +104,15 @@ class DebeziumTransport:
             elif end is not None and time.monotonic() - pushed > self._thresholds.push_seconds:
                 now.server.push()
                 pushed = time.monotonic()
+
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        known = read_position(position)
+        if known.is_snapshot:
+            return events
+        assert isinstance(events.events, pa.Table)
+        payloads = (json.loads(payload) for payload in events.events[PAYLOAD].to_pylist())
+        kept = [event["op"] == "r" or is_after(event["source"], known.offset) for event in payloads]
+        return replace(events, events=events.events.filter(pa.array(kept, pa.bool_())))
 
     def acknowledge(self, batch: Batch) -> None:
         if batch.position not in self._receipts:

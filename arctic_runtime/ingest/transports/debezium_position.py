@@ -47,6 +47,16 @@ def read_position(text: str) -> Position:
     )
 
 
+def is_after(source: Mapping[str, Any], offset: Mapping[str, Any]) -> bool:
+    """Whether an event, by its `source`, comes after an offset of the stream.
+
+    PostgreSQL: events come in the order of their transactions' commits, and within one in the order of the log.
+    Debezium tells for each the commit before its transaction, and its own place.
+    """
+    commit, lsn = json.loads(source["sequence"])
+    return (int(commit or 0), int(lsn)) > (int(offset.get("lsn_commit") or 0), int(offset["lsn"]))
+
+
 def _compact(of: Any) -> str:
     """JSON as Kafka Connect writes it, byte by byte."""
     return json.dumps(of, separators=(",", ":"), ensure_ascii=False)

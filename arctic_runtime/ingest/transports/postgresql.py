@@ -93,6 +93,10 @@ class PostgreSQL:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
         return self._database.failure(error) if error is not None else self._database.stopped(reason)
 
+    def close(self) -> None:
+        """Ends the connection, and leaves a slot as it is."""
+        self._database.close()
+
     def drop_slot(self) -> None:
         """Drops the replication slot if there is one; raises SourceError where a reader uses it."""
         until = time.monotonic() + self._thresholds.release_seconds

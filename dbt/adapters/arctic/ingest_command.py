@@ -67,7 +67,7 @@ def _job(
 ) -> Ingestion:
     from arctic_runtime.ingest.job import Ingestion
 
-    connection = connect(source, session)
+    connection = connect(source, reader)
 
     def report(batch: BatchReport) -> None:
         say(source.name, batch)
