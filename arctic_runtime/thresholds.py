@@ -395,6 +395,9 @@ class DebeziumThresholds:
     push_seconds: float = 1.0
     """Pause between two messages into the source's log, by which its end is noticed where nothing else comes."""
 
+    idle_seconds: float = 60.0
+    """The time without events after which such a message moves the position on, so that the source forgets its log."""
+
     heartbeat_millis: int = 5_000
     """Pause between two batches without events that move the position on."""
 
@@ -412,6 +415,12 @@ class DebeziumThresholds:
 
     release_poll_seconds: float = 0.2
     """Pause between two looks at that."""
+
+    reconnect_seconds: float = 900.0
+    """The longest wait for a server that went away while its stream was read."""
+
+    reconnect_poll_seconds: float = 1.0
+    """Pause between two attempts to reach it."""
 
     heap: str = "512m"
     """The heap of the JVM, as `-Xmx` takes it."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 POSTGRESQL = Path("/usr/lib/postgresql")
@@ -20,13 +22,30 @@ class Missing(Exception):
     """A server's programs are not installed; the text says how to get them."""
 
 
+class Session:
+    """A connection of a client program that reads statements."""
+
+    def __init__(self, client: subprocess.Popen[str]) -> None:
+        self._client = client
+
+    def sql(self, *statements: str) -> None:
+        """Runs statements, and waits for them."""
+        assert self._client.stdin is not None
+        assert self._client.stdout is not None
+        self._client.stdin.write("".join(f"{statement};\n" for statement in (*statements, "select 'done'")))
+        self._client.stdin.flush()
+        while self._client.stdout.readline().strip() != "done":
+            pass
+
+
 class PostgreSQLServer:
     """A PostgreSQL with logical replication, and its superuser `postgres`, who needs no password."""
 
     database = "shop"
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         self._programs = _newest(POSTGRESQL)
+        self._settings = settings
         self._user = unprivileged("postgres")
         self.folder = private_folder("arctic-postgresql-", self._user)
         self.port = free_port()
@@ -39,8 +58,7 @@ class PostgreSQLServer:
         self.start()
         self.sql(f"create database {self.database}", database="postgres")
 
-    def start(self, **settings: str) -> None:
-        """Starts the server; `settings` are added to those that tests need."""
+    def start(self) -> None:
         chosen = {
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
@@ -49,7 +67,7 @@ class PostgreSQLServer:
             "max_replication_slots": "50",
             "max_wal_senders": "50",
             "fsync": "off",
-            **settings,
+            **self._settings,
         }
         options = [part for key, value in chosen.items() for part in ("-c", f"{key}={value}")]
         command = [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options]
@@ -57,11 +75,15 @@ class PostgreSQLServer:
         wait_until(lambda: self._try("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)), self._server, self.folder)
 
     def stop(self) -> None:
-        """Stops the server as an administrator does: connections end at once."""
+        """Ends the server at once, as a crash does; a gentle stop waits for readers of the log."""
         if self._server is not None:
-            self._server.send_signal(2)
+            self._server.send_signal(signal.SIGQUIT)
             self._server.wait(30)
             self._server = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
     def remove(self) -> None:
         self.stop()
@@ -72,6 +94,25 @@ class PostgreSQLServer:
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", database or self.database]
         asked = [part for statement in statements for part in ("-c", statement)]
         return self._run("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", *where, *asked).strip()
+
+    def copy(self, table: str, lines: Sequence[str]) -> None:
+        """Loads rows by one COPY; a row is text with tabs between its values."""
+        file = self.folder / "rows"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        self.sql(f"copy {table} from '{file}'")
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """One connection for statements of one transaction."""
+        command = [str(self._programs / "psql"), "-qAtX", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        opened = subprocess.Popen(
+            [*command, self.database], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=self._user,
+            cwd=self.folder,
+        )  # fmt: skip
+        try:
+            yield Session(opened)
+        finally:
+            opened.communicate()
 
     def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._programs / program), *arguments]

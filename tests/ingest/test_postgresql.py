@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from dataclasses import replace
+
 import pytest
 
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
-from tests.ingest.reading import drained, opened
+from arctic_runtime.thresholds import SHIPPED
+from tests.ingest.reading import Reading, drain, drained, opened
 from tests.ingest.servers import PostgreSQLServer
+
+SMALL = replace(SHIPPED.debezium, batch_events=100)
+"""Batches that end inside of transactions."""
 
 
 @pytest.fixture
@@ -36,11 +46,284 @@ def test_a_snapshot_is_followed_by_what_happened_since(
         )
         second = drained(transport)
     assert first.changes == [("r", {"id": i, "name": f"n{i}"}) for i in (1, 2, 3)]
-    assert [(table, event["op"]) for table, event in second.events] == [
-        (f"{at}.b", "c"),
-        (f"{at}.a", "u"),
-        (f"{at}.a", "d"),
-    ]
+    operations = [(table.removeprefix(f"{at}."), event["op"]) for table, event in second.events]
+    assert operations == [("b", "c"), ("a", "u"), ("a", "d")]
     assert second.changes[0][1] == {"id": 7, "amount": 1.50}
     assert second.ids == [7, 2, 1]
-    assert [table for table, _ in second.schemas] == [f"{at}.b", f"{at}.a"]
+
+
+def test_a_snapshot_and_the_stream_are_never_in_one_batch(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    postgresql.sql(f"insert into {at}.a select g, 'n' from generate_series(1, 3000) g")
+    with opened(connection) as transport:
+        writer = threading.Thread(target=postgresql.sql, args=[f"update {at}.a set name = 'late' where id < 9"])
+        writer.start()
+        reading = drained(transport)
+        writer.join()
+        rest = drained(transport)
+    events = [*reading.changes, *rest.changes]
+    kinds = [{op for op, _ in Reading([batch]).changes} for batch in [*reading.batches, *rest.batches]]
+    assert all(len(kind) < 2 or "r" not in kind for kind in kinds)
+    ends = [not batch.is_snapshot for batch, kind in zip(reading.batches, kinds, strict=False) if "r" in kind]
+    assert ends == [False] * (len(ends) - 1) + [True]
+    assert {row["id"]: row["name"] for _, row in events} == {i: "late" if i < 9 else "n" for i in range(1, 3001)}
+
+
+def test_an_old_position_gives_exactly_what_follows_wherever_its_batch_ended(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    """Rows of one COPY have one place in the log, and Debezium alone loses those after the first batch."""
+    at = connection.slot
+    position = drain(connection).position
+    postgresql.copy(f"{at}.a", [f"{i}\tn" for i in range(250)])
+    postgresql.sql(
+        f"begin; insert into {at}.a select g, 'm' from generate_series(250, 379) g; truncate {at}.b, {at}.a; "
+        f"insert into {at}.b select g, 1 from generate_series(400, 549) g; commit"
+    )
+    with opened(connection, position, thresholds=SMALL) as transport:
+        whole = drained(transport, acknowledge=False)
+    expected = [*range(380), None, None, *range(400, 550)]
+    assert [row and row["id"] for _, row in whole.changes] == expected
+    assert len(whole.batches) > 4
+    for place, batch in enumerate(whole.batches[:-1], 1):
+        with opened(connection, batch.position, thresholds=SMALL) as transport:
+            rest = drained(transport, acknowledge=False)
+        assert rest.changes == Reading(whole.batches[place:]).changes
+
+
+def test_what_was_not_acknowledged_comes_again(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+    at = connection.slot
+    position = drain(connection).position
+    for i in range(3):
+        postgresql.sql(f"insert into {at}.a values ({i}, 'n')")
+        with opened(connection, position) as transport:
+            assert drained(transport, acknowledge=False).ids == list(range(i + 1))
+    assert drain(connection, position).ids == [0, 1, 2]
+
+
+def test_events_are_left_out_up_to_a_tables_own_position(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    position = drain(connection).position
+    postgresql.copy(f"{at}.a", [f"{i}\tn" for i in range(250)])
+    with opened(connection, position, thresholds=SMALL) as transport:
+        reading = drained(transport, acknowledge=False)
+    with opened(connection, position) as transport:
+        again = [of for batch in drained(transport, False).batches for of in batch.tables]
+
+        def left(position: str) -> int:
+            return sum(transport.after(of, position).events.num_rows for of in again)
+
+        counts = [left(batch.position) for batch in reading.batches]
+        assert left(position) == left(transport.initial) == 250
+    behind = [sum(batch.count for batch in reading.batches[: i + 1]) for i in range(len(reading.batches))]
+    assert counts == [250 - count for count in behind]
+
+
+def test_concurrent_transactions_come_by_their_commits(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    """A transaction that began before a position and commits after it is whole."""
+    at = connection.slot
+    position = drain(connection).position
+    with postgresql.session() as slow:
+        slow.sql("begin", f"insert into {at}.a values (1, 'slow')")
+        postgresql.sql(f"insert into {at}.a values (2, 'quick')")
+        middle = drain(connection, position)
+        slow.sql(f"insert into {at}.a values (3, 'slow')", "commit")
+    assert middle.ids == [2]
+    assert drain(connection, middle.position).ids == [1, 3]
+
+
+def test_a_column_that_is_added_divides_the_events_of_its_table(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    position = drain(connection).position
+    postgresql.sql(
+        f"insert into {at}.a values (1, 'x')",
+        f"alter table {at}.a add extra date",
+        f"insert into {at}.a values (2, 'y', '2024-02-29')",
+        f"alter table {at}.a drop extra",
+        f"insert into {at}.a values (3, 'z')",
+    )
+    reading = drain(connection, position)
+    columns = [[column.name for column in schema.columns] for _, schema in reading.schemas if schema]
+    assert columns == [["id", "name"], ["id", "name", "extra"], ["id", "name"]]
+    assert reading.changes[1][1] == {"id": 2, "name": "y", "extra": 19782}
+    assert reading.ids == [1, 2, 3]
+
+
+def test_a_truncation_alone_tells_the_columns_and_the_key(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    position = drain(connection).position
+    postgresql.sql(f"truncate {connection.slot}.a")
+    reading = drain(connection, position)
+    assert [event["op"] for _, event in reading.events] == ["t"]
+    ((_, schema),) = reading.schemas
+    assert schema is not None
+    assert schema.key == ("id",)
+
+
+def test_a_position_moves_on_without_events(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+    """Otherwise the server would keep the log of other tables' changes for ever."""
+    position = drain(connection).position
+    postgresql.sql("create table if not exists public.other (id int)", "insert into public.other values (1)")
+    reading = drain(connection, position)
+    assert [batch.count for batch in reading.batches] == [0] * len(reading.batches)
+    assert reading.position != position
+    confirmed = postgresql.sql(
+        f"select confirmed_flush_lsn > '0/0'::pg_lsn + {_lsn(position)} from "
+        f"pg_replication_slots where slot_name = '{connection.slot}'"
+    )
+    assert confirmed == "t"
+
+
+def _lsn(position: str) -> int:
+
+    return int(json.loads(position)["reached"])
+
+
+ROWS = 2_000
+LONG = "n" * 5_000
+"""More than the buffers on the way hold, so that a connection is lost inside of a transaction."""
+
+
+def test_reading_goes_on_when_a_server_comes_back(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = connection.slot
+    with opened(connection, thresholds=replace(SMALL, reconnect_poll_seconds=0.1)) as transport:
+        drained(transport)
+        postgresql.copy(f"{at}.a", [f"{i}\t{LONG}" for i in range(ROWS)])
+        first = next(batch for batch in transport.batches(until_drained=False) if batch.count)
+        postgresql.restart()
+        postgresql.sql(f"insert into {at}.a values ({ROWS}, 'after')")
+        rest = drained(transport)
+    assert Reading([first, *rest.batches]).ids == list(range(ROWS + 1))
+    assert "Reading goes on" in caplog.text
+
+
+def test_close_ends_a_reader_that_waits(connection: DebeziumConnection) -> None:
+    transport = DebeziumTransport(connection)
+    transport.open(transport.initial)
+    drained(transport)
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.extend(of.count for of in transport.batches(until_drained=False)))
+    reader.start()
+    transport.close()
+    transport.close()
+    reader.join(5)
+    assert not reader.is_alive()
+
+
+def test_close_does_not_wait_for_batches_that_nobody_takes(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    postgresql.sql(f"insert into {connection.slot}.a select g, 'n' from generate_series(1, 5000) g")
+    started = threading.Event()
+    with opened(connection, thresholds=SMALL) as transport:
+        next(transport.batches(until_drained=False))
+        started.set()
+    assert started.is_set()
+    assert drain(connection, transport.initial).ids == list(range(1, 5001))
+
+
+PASSWORD = "s3cret-of-the-test"
+
+
+@pytest.fixture
+def reader(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> DebeziumConnection:
+    """A connection by a user of its own, with a password and without further rights."""
+    user = f"u_{connection.slot}"
+    postgresql.sql(f"create role {user} login password '{PASSWORD}'")
+    return replace(connection, user=user, password=PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"password": "wr0ng-password"}, r"the password of user u_\w+ is wrong"),
+        ({"port": 1}, r"the server can't be reached"),
+        ({"database": "nowhere"}, r"there is no database nowhere"),
+        ({}, r"user u_\w+ has no right to replicate[\s\S]*alter role u_\w+ replication"),
+    ],
+)
+def test_what_hinders_is_told_before_anything_is_made(
+    reader: DebeziumConnection, change: dict[str, object], expected: str
+) -> None:
+    broken = replace(reader, **change)  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=expected) as told:
+        DebeziumTransport(broken).check(None)
+    assert f"{broken.host}:{broken.port}" in str(told.value)
+    assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
+
+
+def test_a_table_that_does_not_exist_is_named(connection: DebeziumConnection) -> None:
+    broken = replace(connection, tables=(f"{connection.slot}.aa",))
+    with pytest.raises(SourceError, match=rf"there is no table {connection.slot}\.aa"):
+        DebeziumTransport(broken).check(None)
+
+
+def test_a_server_without_logical_log_is_told_what_to_set() -> None:
+    server = PostgreSQLServer(wal_level="replica")
+    try:
+        connection = DebeziumConnection("postgresql", "127.0.0.1", server.port, "shop", "postgres", "-", ("public.a",))
+        with pytest.raises(SourceError, match=r"wal_level is replica, expected logical[\s\S]*alter system"):
+            DebeziumTransport(connection).check(None)
+    finally:
+        server.remove()
+
+
+def test_a_slot_of_others_is_not_taken(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+    postgresql.sql(f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')")
+    with pytest.raises(SourceError, match=rf"slot {connection.slot} exists, but this source was never ingested"):
+        DebeziumTransport(connection).check(None)
+    assert postgresql.sql(f"select 1 from pg_replication_slots where slot_name = '{connection.slot}'") == "1"
+
+
+def test_a_lost_slot_is_an_error_and_no_silent_snapshot(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    position = drain(connection).position
+    postgresql.sql(f"select pg_drop_replication_slot('{connection.slot}')")
+    for attempt in (DebeziumTransport(connection).check, DebeziumTransport(connection).open):
+        with pytest.raises(SourceError, match=rf"slot {connection.slot} is gone[\s\S]*arctic ingest --resync"):
+            attempt(position)
+
+
+def test_a_slot_that_was_made_anew_is_an_error(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+    position = drain(connection).position
+    postgresql.sql(
+        f"select pg_drop_replication_slot('{connection.slot}')",
+        f"insert into {connection.slot}.a values (1, 'lost')",
+        f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')",
+    )
+    with pytest.raises(SourceError, match=r"made anew, or another reader moved it[\s\S]*arctic ingest --resync"):
+        DebeziumTransport(connection).open(position)
+
+
+def test_a_snapshot_that_did_not_finish_is_made_again(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    postgresql.sql(f"insert into {at}.a select g, 'n' from generate_series(1, 1000) g")
+    with opened(connection, thresholds=SMALL) as transport:
+        batch = next(transport.batches(until_drained=True))
+        transport.acknowledge(batch)
+    assert batch.is_snapshot
+    assert transport.snapshots(batch.position)
+    postgresql.sql(f"delete from {at}.a where id > 10")
+    assert drain(connection, batch.position).ids == list(range(1, 11))
+
+
+def test_a_second_reader_of_a_slot_is_told_of_the_first(connection: DebeziumConnection) -> None:
+    impatient = replace(SHIPPED.debezium, release_seconds=0.3)
+    with opened(connection) as transport:
+        position = drained(transport).position
+        with pytest.raises(SourceError, match=rf"slot {connection.slot} is in use by process \d+"):
+            DebeziumTransport(connection, impatient).open(position)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,13 +18,38 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, engine_properties
-from arctic_runtime.ingest.transports.debezium_position import Position, is_after, read_position
+from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position, read_position
+from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.transports.debezium_engine import Engine, Receipt, Records, SchemaEvents
+    from arctic_runtime.ingest.transports.debezium_engine import Engine, EngineEnded, Receipt, Records, SchemaEvents
     from arctic_runtime.ingest.transports.postgresql import PostgreSQL
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlacedEvents(TableEvents):
+    """Events of a table that follow on a position in the stream."""
+
+    events: pa.Table
+    start: Position | None = None
+
+
+@dataclass
+class _Run:
+    """One run of the engine. `read` is how far it has read, `resume` up to where its events are known already."""
+
+    engine: Engine
+    folder: tempfile.TemporaryDirectory[str]
+    read: Position
+    resume: Position | None
+
+    def close(self) -> None:
+        self.engine.close()
+        self.folder.cleanup()
 
 
 @dataclass
@@ -30,40 +57,98 @@ class _Open:
     """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at."""
 
     server: PostgreSQL
-    engine: Engine
-    folder: tempfile.TemporaryDirectory[str]
+    run: _Run
     position: Position
 
 
 class DebeziumTransport:
     """Events of the tables of a connection: a snapshot where there is no position, then the stream.
 
-    A position is the JSON of the partition and offset of Debezium's record; one order holds for all tables. Batches are
-    taken by one thread; `acknowledge` and `close` may be called by others.
+    One order holds for all tables. A connection that is lost is made anew; events come again then in Debezium, and are
+    left out here. Batches are taken by one thread; `acknowledge` and `close` may be called by others.
     """
+
+    initial = INITIAL.text
 
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds = SHIPPED.debezium) -> None:
         self._connection = connection
         self._thresholds = thresholds
         self._now: _Open | None = None
-        self._receipts: dict[str, Receipt] = {}
-        self._tables: dict[int, tuple[str, SourceSchema | None]] = {}
-        self._schemas: dict[tuple[str, str], SourceSchema] = {}
+        self._closed = threading.Event()
+        self._receipts: dict[str, tuple[Engine, Receipt]] = {}
+        self._tables: dict[tuple[int, int], tuple[str, SourceSchema]] = {}
         self._acknowledged_at = 0.0
 
-    initial = Position({}, {"snapshot": "start"}).text
-
     def check(self, position: str | None) -> None:
-        known = None if position is None else read_position(position)
         server = self._server()
         try:
-            if known is None or not known.is_snapshot:
-                server.prepare(known)
+            server.check(None if position is None else read_position(position))
         finally:
             server.close()
 
     def snapshots(self, position: str) -> bool:
         return read_position(position).is_snapshot
+
+    def open(self, position: str) -> None:
+        known = read_position(position)
+        server = self._server()
+        self._closed.clear()
+        try:
+            server.prepare(known)
+            self._now = _Open(server, self._started(known), known)
+        except BaseException:
+            server.close()
+            raise
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        now = self._opened()
+        end = now.server.end() if until_drained else None
+        pause = self._thresholds.push_seconds if until_drained else self._thresholds.idle_seconds
+        pushed = 0.0 if until_drained else time.monotonic()
+        while not self._closed.is_set():
+            if end is not None and now.server.reached(now.position, end):
+                return
+            records = self._taken(now)
+            if records is not None:
+                pushed = pushed if until_drained else time.monotonic()
+                for batch, position in self._batches(now, records):
+                    now.position = position
+                    yield batch
+            elif time.monotonic() - pushed > pause:
+                pushed = time.monotonic()
+                self._push(now, end)
+
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        known = read_position(position)
+        if known.is_snapshot:
+            return events
+        start = events.start if isinstance(events, PlacedEvents) else None
+        rows: pa.Table = events.events
+        kept = are_new(self._opened().server.order, events.table, rows[PAYLOAD].to_pylist(), known, start)
+        return events if all(kept) else replace(events, events=rows.filter(pa.array(kept, pa.bool_())))
+
+    def acknowledge(self, batch: Batch) -> None:
+        if batch.position not in self._receipts:
+            return
+        engine, receipt = self._receipts[batch.position]
+        for position in list(self._receipts):
+            del self._receipts[position]
+            if position == batch.position:
+                break
+        engine.acknowledge(receipt)
+        self._acknowledged_at = time.monotonic()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._now is None:
+            return
+        now, self._now = self._now, None
+        # The engine passes on what was acknowledged when it polls next, and its close interrupts that.
+        time.sleep(max(0.0, self._acknowledged_at + self._thresholds.flush_seconds - time.monotonic()))
+        try:
+            now.run.close()
+        finally:
+            now.server.close()
 
     def _server(self) -> PostgreSQL:
         """The server of the source; raises ConfigError where Debezium is not installed."""
@@ -76,117 +161,135 @@ class DebeziumTransport:
             ) from error
         return PostgreSQL(self._connection, self._thresholds)
 
-    def open(self, position: str) -> None:
-        server = self._server()
-        from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
-
-        known = read_position(position)
-        server.prepare(known)
-        folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
-        offsets = Path(folder.name) / "offsets"
-        if not known.is_snapshot:
-            write_offsets(offsets, self._connection.slot, known)
-        engine = Engine(engine_properties(self._connection, offsets, self._thresholds), self._thresholds)
-        self._now = _Open(server, engine, folder, known)
-        engine.start()
-
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
-        now = self._opened()
-        end = now.server.end() if until_drained else None
-        pushed = time.monotonic() - self._thresholds.push_seconds
-        while not now.engine.is_closed:
-            if end is not None and now.server.reached(now.position, end):
-                return
-            records = self._take(now)
-            if records is not None:
-                now.position = records.position
-                yield self._batch(records)
-            elif end is not None and time.monotonic() - pushed > self._thresholds.push_seconds:
-                now.server.push()
-                pushed = time.monotonic()
-
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        known = read_position(position)
-        if known.is_snapshot:
-            return events
-        assert isinstance(events.events, pa.Table)
-        payloads = (json.loads(payload) for payload in events.events[PAYLOAD].to_pylist())
-        kept = [event["op"] == "r" or is_after(event["source"], known.offset) for event in payloads]
-        return replace(events, events=events.events.filter(pa.array(kept, pa.bool_())))
-
-    def acknowledge(self, batch: Batch) -> None:
-        if batch.position not in self._receipts:
-            return
-        receipt = self._receipts[batch.position]
-        for position in list(self._receipts):
-            del self._receipts[position]
-            if position == batch.position:
-                break
-        if self._now is not None:
-            self._now.engine.acknowledge(receipt)
-            self._acknowledged_at = time.monotonic()
-
-    def close(self) -> None:
-        if self._now is None:
-            return
-        now, self._now = self._now, None
-        # The engine passes on what was acknowledged when it polls next, and its close interrupts that.
-        time.sleep(max(0.0, self._acknowledged_at + self._thresholds.flush_seconds - time.monotonic()))
-        try:
-            now.engine.close()
-            now.server.finish(now.position)
-        finally:
-            now.folder.cleanup()
-
     def _opened(self) -> _Open:
         if self._now is None:
             raise SourceError(f"{self._connection.place}: the transport is not open")
         return self._now
 
-    def _take(self, now: _Open) -> Records | None:
+    def _started(self, position: Position) -> _Run:
+        """An engine that goes on after a position, or begins with a snapshot."""
+        from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
+
+        folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
+        offsets = Path(folder.name) / "offsets"
+        engine = Engine(engine_properties(self._connection, offsets, self._thresholds), self._thresholds)
+        if not position.is_snapshot:
+            write_offsets(offsets, self._connection.slot, position)
+        engine.start()
+        return _Run(engine, folder, replace(position, seen=None), None if position.seen is None else position)
+
+    def _push(self, now: _Open, end: Any) -> None:
+        """Has the server mark the end of its log; while a server is away, reading notices that by itself."""
+        try:
+            now.server.push()
+        except SourceError as error:
+            if end is not None and not now.server.is_lost(error):
+                raise
+
+    def _taken(self, now: _Open) -> Records | None:
         from arctic_runtime.ingest.transports.debezium_engine import EngineEnded
 
         try:
-            return now.engine.take()
+            return now.run.engine.take()
         except EngineEnded as ended:
-            raise now.server.failure(ended.cause, str(ended)) from None
+            self._reconnect(now, ended)
+            return None
 
-    def _batch(self, records: Records) -> Batch:
-        tables = merged(self._events(events) for events in records.events)
-        self._receipts[records.position.text] = records.receipt
-        count = sum(len(events.places) for events in records.events)
-        return Batch(tables, records.position.text, count, records.position.is_snapshot)
+    def _reconnect(self, now: _Open, ended: EngineEnded) -> None:
+        """Makes a lost connection anew, however long that takes within reason; raises SourceError for other ends."""
+        error = now.server.failure(ended.cause, str(ended))
+        if now.position.is_snapshot or not now.server.is_lost(error):
+            raise error
+        LOG.warning("%s\nReading goes on when the server answers again.", error)
+        now.run.close()
+        until = time.monotonic() + self._thresholds.reconnect_seconds
+        while not self._closed.wait(self._thresholds.reconnect_poll_seconds):
+            try:
+                now.server.prepare(now.position)
+                break
+            except SourceError as still:
+                if not now.server.is_lost(still) or time.monotonic() > until:
+                    raise
+        if not self._closed.is_set():
+            now.run = self._started(now.position)
 
-    def _events(self, events: SchemaEvents) -> TableEvents:
-        known = self._tables.get(events.schema_id)
-        if known is None or known[1] is None:
-            known = self._tables[events.schema_id] = self._read(events)
+    def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position]]:
+        """The batches that records make: those that end a snapshot and begin the stream make one of each."""
+        start, order = now.run.read, now.server.order
+        events = [self._events(now, one, start) for one in records.events]
+        if "snapshot" in records.offset:
+            now.run.read = Position(records.partition, records.offset)
+            yield self._batch(events, now.run.read, now.run.engine, records.receipt)
+            return
+        if start.is_snapshot:
+            rows, events = _divided(events)
+            start = Position(records.partition, now.server.begin(records.first))
+            yield self._batch(rows, start, now.run.engine, None)
+        last = {of.table: found for of in events if (found := newest(order, of.events[PAYLOAD])) is not None}
+        now.run.read = order.position(records.partition, records.offset, last, start)
+        if now.run.resume is not None:
+            events = [self._new(now, of, now.run.resume) for of in events]
+            if not any(of.events.num_rows for of in events) and not order.is_past(now.run.read, now.run.resume):
+                return
+            now.run.resume = None
+        yield self._batch(events, now.run.read, now.run.engine, records.receipt)
+
+    def _new(self, now: _Open, of: PlacedEvents, resume: Position) -> PlacedEvents:
+        """The events that come after a position up to which all were read."""
+        kept = are_new(now.server.order, of.table, of.events[PAYLOAD].to_pylist(), resume, of.start)
+        return replace(of, events=of.events.filter(pa.array(kept, pa.bool_())), start=resume)
+
+    def _batch(
+        self, events: Iterable[PlacedEvents], position: Position, engine: Engine, receipt: Receipt | None
+    ) -> tuple[Batch, Position]:
+        tables = merged(of for of in events if of.events.num_rows)
+        if receipt is not None:
+            self._receipts[position.text] = engine, receipt
+        count = sum(of.events.num_rows for of in tables)
+        return Batch(tables, position.text, count, position.is_snapshot), position
+
+    def _events(self, now: _Open, events: SchemaEvents, start: Position) -> PlacedEvents:
+        known = id(now.run), events.schema_id
+        if known not in self._tables:
+            self._tables[known] = self._read(now, events)
+        table, schema = self._tables[known]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
-        return TableEvents(*known, pa.table(columns))
+        return PlacedEvents(table, schema, pa.table(columns), start)
 
-    def _read(self, events: SchemaEvents) -> tuple[str, SourceSchema | None]:
-        """The table of events, and its columns; these are not known where nothing but truncations ever came."""
+    def _read(self, now: _Open, events: SchemaEvents) -> tuple[str, SourceSchema]:
+        """The table of events, and its columns. Truncations do not tell the primary key, so the server is asked."""
         source = json.loads(events.payload[0].as_py())["source"]
-        table = ".".join(source[part] for part in ("schema", "table") if source.get(part))
-        text = events.schema.value
-        if events.schema.has_key is not None:
-            key = json.loads(events.schema.key) if events.schema.key else None
-            self._schemas[table, text] = source_schema(table, json.loads(text), key)
-        return table, self._schemas.get((table, text))
+        schema = source.get("schema") or source["db"]
+        table = f"{schema}.{source['table']}"
+        key = json.loads(events.schema.key) if events.schema.key else None
+        found = source_schema(table, json.loads(events.schema.value), key)
+        if events.schema.has_key is None:
+            found = replace(found, key=now.server.primary_key(schema, source["table"]))
+        return table, found
 
 
-def merged(events: Iterable[TableEvents]) -> tuple[TableEvents, ...]:
+def merged(events: Iterable[PlacedEvents]) -> tuple[PlacedEvents, ...]:
     """Events of a table that follow on others with an equal schema are put together with them.
 
     A connector makes a schema anew when it reads the table's definition again, changed or not.
     """
-    found: list[TableEvents] = []
+    found: list[PlacedEvents] = []
     for new in events:
         place = next((i for i in reversed(range(len(found))) if found[i].table == new.table), None)
         if place is not None and found[place].schema == new.schema:
             both = pa.concat_tables([found[place].events, new.events])
-            found[place] = TableEvents(new.table, new.schema, both)
+            found[place] = replace(found[place], events=both)
         else:
             found.append(new)
     return tuple(found)
+
+
+def _divided(events: Iterable[PlacedEvents]) -> tuple[list[PlacedEvents], list[PlacedEvents]]:
+    """The rows of a snapshot, and the events of the stream after it."""
+    rows, stream = [], []
+    for of in events:
+        count = snapshot_rows(of.events[PAYLOAD])
+        rows.append(replace(of, events=of.events.slice(0, count)))
+        stream.append(replace(of, events=of.events.slice(count)))
+    return rows, [of for of in stream if of.events.num_rows]

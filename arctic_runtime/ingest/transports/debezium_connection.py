@@ -59,8 +59,7 @@ _POSTGRESQL = Connector(
         "database.dbname": "{database}",
         "plugin.name": "pgoutput",
         "slot.name": "{slot}",
-        "slot.max.retries": "10",
-        "slot.retry.delay.ms": "3000",
+        "slot.max.retries": "0",
         "publication.name": "{slot}",
         "publication.autocreate.mode": "filtered",
         "hstore.handling.mode": "json",
@@ -87,14 +86,12 @@ _ENGINE = {
     "snapshot.mode": "initial",
     "poll.interval.ms": "100",
     "event.processing.failure.handling.mode": "fail",
-    "errors.max.retries": "60",
-    "errors.retry.delay.initial.ms": "500",
-    "errors.retry.delay.max.ms": "5000",
-    "retriable.restart.connector.wait.ms": "2000",
+    "errors.max.retries": "0",
     "executor.shutdown.timeout.ms": "2000",
     "task.management.timeout.ms": "120000",
 }
-"""Properties that all connectors share."""
+"""Properties that all connectors share. Lost connections are made anew by the transport, since Debezium goes on from
+what was acknowledged, and not exactly inside of a transaction."""
 
 
 def engine_properties(connection: DebeziumConnection, offsets: Path, thresholds: DebeziumThresholds) -> dict[str, str]:

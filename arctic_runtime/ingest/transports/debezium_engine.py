@@ -22,7 +22,7 @@ import jpype
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arctic_runtime.ingest.transports.debezium_position import Position
+from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.jvm import java, start_jvm
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -65,10 +65,15 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Records:
-    """A batch as the engine hands it over, events with one schema together, those that came first in front."""
+    """A batch as the engine hands it over, events with one schema together, those that came first in front.
+
+    `partition` is its last record's; `first` and `offset` are the offsets of its first and last record.
+    """
 
     events: tuple[SchemaEvents, ...]
-    position: Position
+    partition: Source
+    first: Source
+    offset: Source
     receipt: Receipt
 
 
@@ -241,12 +246,13 @@ class _Calls:
         events.sort(key=lambda of: of.places[0].as_py())
         last = records.get(records.size() - 1)
         record = last.sourceRecord()
-        position = Position(self._parts(record.sourcePartition()), self._parts(record.sourceOffset()))
-        return Records(tuple(events), position, Receipt(last, committer))
+        partition, offset = self._parts(record.sourcePartition()), self._parts(record.sourceOffset())
+        first = self._parts(records.get(0).sourceRecord().sourceOffset())
+        return Records(tuple(events), partition, first, offset, Receipt(last, committer))
 
-    def _parts(self, of: Any) -> Mapping[str, Any]:
+    def _parts(self, of: Any) -> Source:
         """A map without a schema by way of the JSON that Kafka Connect keeps of it."""
-        parts: Mapping[str, Any] = json.loads(bytes(self._json.fromConnectData("", None, of)))
+        parts: Source = json.loads(bytes(self._json.fromConnectData("", None, of)))
         return parts
 
     def _places(self, ids: list[int], records: Any) -> list[pa.Array]:

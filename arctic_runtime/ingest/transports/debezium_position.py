@@ -1,21 +1,39 @@
-"""Positions of Debezium as text: the partition and the offset of a record, as JSON."""
+"""Positions of Debezium as text: where a new engine goes on, and which events after that were read already."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from arctic_runtime.errors import CorruptState
+
+Source = Mapping[str, Any]
+"""The part of an event or an offset that tells its place in the source."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest event of a table in a batch, and how many of the table's last events there stand at its place."""
+
+    source: Source
+    count: int
 
 
 @dataclass(frozen=True)
 class Position:
-    """The place of the last record of a batch. `partition` says of which server it is, `offset` where it stands."""
+    """A place in the changes of a source.
+
+    `partition` tells of which server. `offset` is where an engine goes on: the end of a transaction, since Debezium
+    does not go on exactly inside of one. `seen` is the last event that was read after that, None where none was.
+    `reached` is how far the source's log was read, in the server's own terms.
+    """
 
     partition: Mapping[str, Any]
     offset: Mapping[str, Any]
+    seen: Mapping[str, Any] | None = None
+    reached: Any = None
 
     @property
     def is_snapshot(self) -> bool:
@@ -24,12 +42,42 @@ class Position:
 
     @property
     def text(self) -> str:
-        return _compact({"partition": self.partition, "offset": self.offset})
+        parts = {"partition": self.partition, "offset": self.offset, "seen": self.seen, "reached": self.reached}
+        return _compact({key: value for key, value in parts.items() if value is not None})
 
     def stored(self, name: str) -> tuple[str, str]:
         """The key and the value by which Kafka Connect stores the offset of the engine with a name."""
         partition = {key: name if key == "server" else value for key, value in self.partition.items()}
         return _compact([name, partition]), _compact(self.offset)
+
+
+INITIAL = Position({}, {"snapshot": "start"})
+"""Before all events."""
+
+
+class LogOrder(Protocol):
+    """The order of events in the log of one kind of database, by the `source` of each event.
+
+    Several events may stand at one place of the log; their number among those of their table tells them apart.
+    """
+
+    def position(self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position) -> Position:
+        """The position after records of the stream that follow on the position `before`.
+
+        `offset` is the last record's. `last` has the newest event of each table among them.
+        """
+
+    def is_same(self, source: Source, other: Source) -> bool:
+        """Whether two events stand at one place of the log."""
+
+    def counted(self, position: Position, table: str, source: Source) -> int:
+        """How many events of a table at the place of an event a position has behind it, 0 where it stands elsewhere."""
+
+    def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
+        """Whether an event of the stream comes after a position; `number` counts the events at its place, from 1."""
+
+    def is_past(self, position: Position, other: Position) -> bool:
+        """Whether all that comes after a position comes after the last event that another has seen."""
 
 
 def read_position(text: str) -> Position:
@@ -38,23 +86,13 @@ def read_position(text: str) -> Position:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]
         if isinstance(partition, dict) and isinstance(offset, dict):
-            return Position(partition, offset)
+            return Position(partition, offset, parts.get("seen"), parts.get("reached"))
     except (ValueError, TypeError, KeyError):
         pass
     raise CorruptState(
         f"{text[:200]!r} is no position of a Debezium source; expected JSON with a partition and an offset.\n"
         "  what to do: see whether another program wrote properties of the table; `arctic ingest --resync` starts anew"
     )
-
-
-def is_after(source: Mapping[str, Any], offset: Mapping[str, Any]) -> bool:
-    """Whether an event, by its `source`, comes after an offset of the stream.
-
-    PostgreSQL: events come in the order of their transactions' commits, and within one in the order of the log.
-    Debezium tells for each the commit before its transaction, and its own place.
-    """
-    commit, lsn = json.loads(source["sequence"])
-    return (int(commit or 0), int(lsn)) > (int(offset.get("lsn_commit") or 0), int(offset["lsn"]))
 
 
 def _compact(of: Any) -> str:

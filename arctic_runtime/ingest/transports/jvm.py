@@ -58,6 +58,10 @@ def java(name: str) -> Any:
     return jpype.JClass(name)
 
 
+_TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
+"""Loggers of what ends an engine, which its caller gets as an exception."""
+
+
 def _log_to_python() -> None:
     """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
     levels = java("org.apache.logging.log4j.Level")
@@ -99,6 +103,6 @@ def _answer(value: Any) -> Callable[..., Any]:
 def _log(event: Any) -> None:
     with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
         is_error = event.getLevel().isMoreSpecificThan(java("org.apache.logging.log4j.Level").ERROR)
-        level = logging.ERROR if is_error else logging.WARNING
         name = str(event.getLoggerName()).rpartition(".")[2]
+        level = logging.DEBUG if name in _TELLERS else logging.ERROR if is_error else logging.WARNING
         LOG.log(level, "%s: %s", name, event.getMessage().getFormattedMessage())

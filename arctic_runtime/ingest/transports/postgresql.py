@@ -8,8 +8,9 @@ from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium_position import Position
-from arctic_runtime.ingest.transports.source_database import SourceDatabase
+from arctic_runtime.ingest.transports.debezium_position import Position, Source
+from arctic_runtime.ingest.transports.source_database import ConnectionLost, SourceDatabase
+from arctic_runtime.ingest.transports.wal_order import WalOrder
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -34,80 +35,118 @@ where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_s
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
 """
+_KEY = """
+select a.attname from pg_index i
+join pg_class c on c.oid = i.indrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+where i.indisprimary and n.nspname = ? and c.relname = ?
+order by array_position(i.indkey::int2[], a.attnum)
+"""
 _RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
 
 
 class PostgreSQL:
     """The server side of an ingestion."""
 
+    order = WalOrder()
+
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._thresholds = thresholds
         self._database = SourceDatabase(connection, thresholds.heap)
-        self._may_own_slot = False
 
-    def prepare(self, position: Position | None) -> None:
-        """Checks all that Debezium would fail of, or worse, go on without; raises SourceError.
-
-        A slot whose snapshot did not finish is dropped, since a snapshot is exact only with a new slot.
-        """
+    def check(self, position: Position | None) -> None:
+        """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
         self._check_setup()
         slot = self._slot()
         if position is None:
             self._check_tables()
             if slot is not None:
                 raise self._error(
-                    f"replication slot {self._connection.slot} exists, but no position in it is known: it was left by "
-                    "an ingestion that ended before its first commit, or another reader uses it.\n"
+                    f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
+                    "reader uses it, or the tables of an earlier ingestion were dropped.\n"
                     f"  what to do: drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose "
                     "another `slot`"
                 )
-            self._may_own_slot = True
-        elif position.is_snapshot:
+        elif not position.is_snapshot:
+            self._check_slot(slot, position)
+
+    def prepare(self, position: Position) -> None:
+        """Checks, and makes the server ready to go on after a position.
+
+        The slot of a snapshot that did not finish is dropped: with an old slot Debezium loses what is committed between
+        the begin of the snapshot and the moment at which it looks where the log ends.
+        """
+        self.check(position)
+        if position.is_snapshot:
             self.drop_slot()
-            self._may_own_slot = True
         else:
-            self._check_slot(slot, _lsn(position))
+            self._wait_for_release()
+
+    def begin(self, _: Source) -> Source:
+        """Where the stream begins after a snapshot: where its slot was made, since nothing is acknowledged yet."""
+        slot = self._slot()
+        if slot is None or slot[5] is None:
+            raise self._error(f"replication slot {self._connection.slot} was dropped during the snapshot")
+        return {"lsn": int(slot[5])}
 
     def end(self) -> int:
         """Where the log ends now, as a number of bytes."""
         return int(self._database.one(_END) or 0)
 
     def push(self) -> None:
-        """Writes a message into the log, in no table, so that the stream reaches its end even if nothing else comes."""
-        self._database.one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
+        """Writes a message into the log, in no table, so that the stream reaches its end even if nothing else comes.
+
+        Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
+        """
+        if self._database.one("select pg_is_in_recovery()::text") == "true":
+            raise self._error(
+                "the server is a standby, where the end of the log can't be marked.\n"
+                "  what to do: read the primary, or run without --once"
+            )
+        self._database.one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
     def reached(self, position: Position, end: int) -> bool:
         """Whether a position is behind all that was committed before the log's end was `end`."""
-        return not position.is_snapshot and _lsn(position) >= end
+        return not position.is_snapshot and position.reached is not None and position.reached >= end
 
-    def finish(self, position: Position | None) -> None:
-        """Ends the connection, and drops a slot that was made for a snapshot that did not finish."""
-        try:
-            if self._may_own_slot and (position is None or position.is_snapshot):
-                self.drop_slot()
-        finally:
-            self._database.close()
+    def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+        """The columns of a table's primary key, in order; none where it has none."""
+        return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def is_lost(self, error: SourceError) -> bool:
+        """Whether an error is a lost connection, which may come back."""
+        return isinstance(error, ConnectionLost)
 
     def failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
         return self._database.failure(error) if error is not None else self._database.stopped(reason)
 
-    def close(self) -> None:
-        """Ends the connection, and leaves a slot as it is."""
-        self._database.close()
-
     def drop_slot(self) -> None:
         """Drops the replication slot if there is one; raises SourceError where a reader uses it."""
+        if self._wait_for_release():
+            self._database.one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
+
+    def _wait_for_release(self) -> bool:
+        """Waits until no reader uses the slot, since a server needs a moment to notice that one is gone.
+
+        False where there is no slot; raises SourceError where the reader stays.
+        """
         until = time.monotonic() + self._thresholds.release_seconds
         while (slot := self._slot()) is not None:
             active, pid = slot[2], slot[3]
             if active == "f":
-                self._database.one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
-                return
+                return True
             if time.monotonic() > until:
-                raise self._error(f"replication slot {self._connection.slot} is in use by process {pid} of the server")
+                raise self._error(
+                    f"replication slot {self._connection.slot} is in use by process {pid} of the server.\n"
+                    "  what to do: end the other ingestion, or choose another `slot`"
+                )
             time.sleep(self._thresholds.release_poll_seconds)
+        return False
 
     def _slot(self) -> tuple[str | None, ...] | None:
         rows = self._database.rows(_SLOT, (self._connection.slot,))
@@ -134,7 +173,7 @@ class PostgreSQL:
             if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
                 raise self._error(f"there is no table {pattern}{nearest(pattern, names)}")
 
-    def _check_slot(self, slot: tuple[str | None, ...] | None, lsn: int) -> None:
+    def _check_slot(self, slot: tuple[str | None, ...] | None, position: Position) -> None:
         name = self._connection.slot
         if slot is None:
             raise self._lost(f"replication slot {name} is gone, and with it the changes since the last commit")
@@ -146,9 +185,9 @@ class PostgreSQL:
             )
         if status == "lost":
             raise self._lost(f"the server removed the log that replication slot {name} needs (max_slot_wal_keep_size)")
-        if confirmed is not None and int(confirmed) > lsn:
+        if confirmed is not None and position.reached is not None and int(confirmed) > position.reached:
             raise self._lost(
-                f"replication slot {name} stands at {confirmed}, behind the last commit at {lsn}: it was "
+                f"replication slot {name} stands at {confirmed}, behind the last commit at {position.reached}: it was "
                 "made anew, or another reader moved it"
             )
 
@@ -157,7 +196,3 @@ class PostgreSQL:
 
     def _error(self, text: str) -> SourceError:
         return SourceError(f"{self._connection.place}: {text}")
-
-
-def _lsn(position: Position) -> int:
-    return int(position.offset.get("lsn", 0))

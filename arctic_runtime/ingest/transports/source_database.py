@@ -30,10 +30,21 @@ _PLAIN: Mapping[str, str] = {
     "08004": "the server refused the connection",
     "08006": "the connection was lost",
     "53300": "the server has no connection left",
+    "57P01": "the server was stopped",
+    "57P02": "the server ended unexpectedly",
     "57P03": "the server is starting or stopping",
     "42501": "user {user} lacks a right",
 }
 """What states of SQL errors mean, in plain words."""
+
+_LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
+"""States of SQL errors after which a server may come back."""
+
+_LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.SocketTimeoutException")
+
+
+class ConnectionLost(SourceError):
+    """The server can't be reached, or ended the connection: it may come back."""
 
 
 class SourceDatabase:
@@ -45,12 +56,19 @@ class SourceDatabase:
         self._open: Any = None
 
     def rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
-        """All rows of a query, every value as text; raises SourceError in plain words."""
+        """All rows of a query, every value as text; raises SourceError in plain words.
+
+        A connection that was lost since the last query is made anew.
+        """
+        was_open = self._open is not None
         try:
             return self._rows(sql, values)
         except jpype.JException as error:
             self.close()
-            raise self.failure(error) from None
+            failure = self.failure(error)
+        if was_open and isinstance(failure, ConnectionLost):
+            return self.rows(sql, values)
+        raise failure
 
     def one(self, sql: str, values: Sequence[str] = ()) -> str | None:
         """The first value of the first row; None where there is no row."""
@@ -71,17 +89,20 @@ class SourceDatabase:
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
-                return self._told(plain, str(cause.getMessage()))
+                kind = ConnectionLost if state in _LOST else SourceError
+                return self._told(plain, str(cause.getMessage()), kind)
+            if any(isinstance(cause, java(name)) for name in _LOST_CLASSES):
+                return self._told("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
         return self._told("reading stopped", ": ".join(str(of.getMessage() or of) for of in causes(error)))
 
     def stopped(self, reason: str) -> SourceError:
         """An end of reading for a reason that is no Java exception."""
         return self._told("reading stopped", reason)
 
-    def _told(self, plain: str, detail: str) -> SourceError:
+    def _told(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
         of = self._connection
         text = plain.format(user=of.user, database=of.database)
-        return SourceError(of.masked(f"{of.place}: {text}.\n  found: {detail.strip()}"))
+        return kind(of.masked(f"{of.place}: {text}.\n  found: {detail.strip()}"))
 
     def _rows(self, sql: str, values: Sequence[str]) -> list[Row]:
         statement = self._connected().prepareStatement(sql)

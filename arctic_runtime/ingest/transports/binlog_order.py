@@ -1,0 +1,49 @@
+"""The order of events in the binary log of MySQL and MariaDB: file, place in the file, row of the event there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arctic_runtime.ingest.transports.debezium_position import Newest, Position, Source
+
+_BEGIN = ("file", "pos", "gtids")
+"""Keys of an offset that lead to the begin of a transaction; others lead into it."""
+
+
+class BinlogOrder:
+    """Goes on at the begin of a transaction, or after the last one."""
+
+    def position(self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position) -> Position:
+        begin = begin_of(offset)
+        newest = max((of.source for of in last.values()), key=place, default=before.seen)
+        seen = None if newest is None else {key: newest[key] for key in ("file", "pos", "row")}
+        return Position(partition, begin, seen, [begin["file"], begin["pos"]])
+
+    def is_same(self, source: Source, other: Source) -> bool:
+        return place(source) == place(other)
+
+    def counted(self, position: Position, table: str, source: Source) -> int:
+        return 0
+
+    def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
+        if position.seen is not None:
+            return place(source) > place(position.seen)
+        return place(source) >= place(position.offset)
+
+    def is_past(self, position: Position, other: Position) -> bool:
+        return place(position.offset) > place(other.seen or other.offset)
+
+
+def begin_of(offset: Source) -> Source:
+    """The part of an offset that leads to the begin of its transaction."""
+    return {key: offset[key] for key in _BEGIN if key in offset}
+
+
+def place(source: Source) -> tuple[int, int, int]:
+    """The number of the log's file, the place of the event in it, and the row of the event."""
+    return file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
+
+
+def file_number(file: str) -> int:
+    """The number at the end of the name of a log's file, which grows from file to file."""
+    return int(file.rpartition(".")[2])

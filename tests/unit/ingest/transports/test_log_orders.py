@@ -1,0 +1,157 @@
+"""A stream that is cut anywhere and read again from its last position gives every event once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.ingest.transports.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium_position import INITIAL, LogOrder, Position, read_position
+from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
+from arctic_runtime.ingest.transports.wal_order import WalOrder
+
+Event = tuple[str, dict[str, Any], dict[str, Any]]
+"""Table, source and offset."""
+
+TABLES = ("a", "b")
+
+
+def wal(transactions: Sequence[Sequence[tuple[str, int]]]) -> list[Event]:
+    """The events of transactions; each change says how many rows of a table it wrote at one place of the log.
+
+    Transactions overlap: the places of one lie before the commit of the one before it.
+    """
+    events: list[Event] = []
+    commit: int | None = None
+    for number, changes in enumerate(transactions):
+        base = 1000 * (number + 1) - 700
+        for place, (table, rows) in enumerate(changes):
+            sequence = json.dumps([commit and str(commit), str(base + place)])
+            source = {"txId": 50 + number, "lsn": base + place, "sequence": sequence}
+            offset = {"lsn": base + place, "lsn_proc": base + place, **({"lsn_commit": commit} if commit else {})}
+            events += [(table, source, offset)] * rows
+        commit = 1000 * (number + 1)
+    return events
+
+
+def binlog(transactions: Sequence[Sequence[tuple[str, int]]]) -> list[Event]:
+    events: list[Event] = []
+    for number, changes in enumerate(transactions):
+        file, begin = f"binlog.{number // 2 + 9:06}", 500 * (number % 2) + 4
+        for place, (table, rows) in enumerate(changes):
+            for row in range(rows):
+                source = {"file": file, "pos": begin + 20 + 10 * place, "row": row}
+                events.append((table, source, {"file": file, "pos": begin, "event": 2 * place + 2, "row": row + 1}))
+    return events
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(TABLES), st.integers(1, 4)), min_size=1, max_size=4)
+TRANSACTIONS = st.lists(CHANGES, min_size=1, max_size=5)
+LOGS = {"wal": (WalOrder(), wal, {"lsn": 10}), "binlog": (BinlogOrder(), binlog, {"file": "binlog.000009", "pos": 4})}
+
+
+def payload(event: Event, op: str = "c") -> str:
+    return json.dumps({"op": op, "source": event[1]})
+
+
+def read(
+    order: LogOrder, events: Sequence[Event], start: Position, resume: Position | None, sizes: Sequence[int]
+) -> tuple[list[Event], list[Position]]:
+    """What a transport gives of events that follow on a position, in batches of sizes, and the position after each."""
+    new: list[Event] = []
+    positions: list[Position] = []
+    at, done = start, 0
+    for size in [*sizes, len(events)]:
+        batch = events[done : done + size]
+        done += len(batch)
+        if not batch:
+            break
+        by_table = {table: [of for of in batch if of[0] == table] for table in TABLES}
+        last = {table: newest(order, [payload(of) for of in found]) for table, found in by_table.items() if found}
+        before, at = at, order.position({}, batch[-1][2], {t: of for t, of in last.items() if of is not None}, at)
+        left = batch
+        if resume is not None:
+            flags = {
+                table: iter(are_new(order, table, [payload(of) for of in found], resume, before))
+                for table, found in by_table.items()
+            }
+            left = [of for of in batch if next(flags[of[0]])]
+        if resume is not None and not left and not order.is_past(at, resume):
+            continue
+        resume = None
+        new += left
+        positions.append(at)
+    return new, positions
+
+
+def following(order: LogOrder, events: Sequence[Event], offset: dict[str, Any]) -> list[Event]:
+    """What a server sends from an offset on: whole transactions."""
+    if isinstance(order, WalOrder):
+        commit = int(offset.get("lsn_commit") or 0)
+        return [of for of in events if int(json.loads(of[1]["sequence"])[0] or 0) >= commit]
+    return [of for of in events if (of[1]["file"], of[1]["pos"]) >= (offset["file"], offset["pos"])]
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@given(data=st.data())
+def test_a_cut_stream_gives_every_event_once(kind: str, data: st.DataObject) -> None:
+    order, make, begin = LOGS[kind]
+    events = make(data.draw(TRANSACTIONS))
+    sizes = data.draw(st.lists(st.integers(1, 5), max_size=8))
+    start = Position({}, begin)
+    whole, positions = read(order, events, start, None, sizes)
+    assert whole == events
+    cut = data.draw(st.integers(0, len(positions) - 1))
+    resume = read_position(positions[cut].text)
+    seen = sum([*sizes, len(events)][: cut + 1])
+    again = following(order, events, dict(resume.offset))
+    begun = Position({}, resume.offset)
+    others = data.draw(st.lists(st.integers(1, 5), max_size=8))
+    rest, _ = read(order, again, begun, resume if resume.seen else None, others)
+    assert rest == events[seen:]
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@given(data=st.data())
+def test_a_tables_own_position_lies_anywhere(kind: str, data: st.DataObject) -> None:
+    """Events of a table are left out up to a later position than the one from which the stream is read."""
+    order, make, begin = LOGS[kind]
+    events = make(data.draw(TRANSACTIONS))
+    _, positions = read(order, events, Position({}, begin), None, [1] * len(events))
+    known = data.draw(st.integers(0, len(events) - 1))
+    for table in TABLES:
+        own = [i for i, of in enumerate(events) if of[0] == table]
+        kept = are_new(order, table, [payload(events[i]) for i in own], positions[known], Position({}, begin))
+        assert kept == [i > known for i in own]
+
+
+def test_rows_of_a_snapshot_are_always_new_and_come_first() -> None:
+    (event,) = wal([[("a", 1)]])
+    rows = [payload(event, "r"), payload(event, "r"), payload(event)]
+    position = Position({}, {"lsn": 9000, "lsn_commit": 9000})
+    assert are_new(WalOrder(), "a", rows, position, None) == [True, True, False]
+    assert [snapshot_rows(rows[:count]) for count in range(4)] == [0, 1, 2, 2]
+    assert newest(WalOrder(), rows[:2]) is None
+
+
+def test_a_position_is_the_same_after_it_was_a_text() -> None:
+    position = Position({"server": "s"}, {"lsn": 2**60}, {"commit": 1, "tx": 2, "lsn": 3, "count": {"ü.t": 4}}, 2**60)
+    assert read_position(position.text) == position
+    assert read_position(INITIAL.text).is_snapshot
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"partition": 1, "offset": {}}', '{"partition": {}'])
+def test_a_text_that_is_no_position_is_corrupt_state(text: str) -> None:
+    with pytest.raises(CorruptState, match="no position of a Debezium source"):
+        read_position(text)
+
+
+def test_an_offset_is_stored_as_kafka_connect_does() -> None:
+    position = Position({"server": "old"}, {"lsn": 5})
+    assert position.stored("shop") == ('["shop",{"server":"shop"}]', '{"lsn":5}')
