@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import DataError, SourceError
+from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.ingest.formats.event_format import EventFormat
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
 from arctic_runtime.ingest.writing.lease import Lease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger, Progress
-from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
+from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,8 +67,10 @@ class Ingestion:
         self._stopping = threading.Event()
         self._is_staged = False
 
-    def run(self, once: bool) -> None:
+    def run(self, once: bool, resync: bool = False) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
+
+        With `resync` it begins with another snapshot, of which the tables get what differs.
 
         While another process ingests the source, this one stands by, and with `once` raises ConfigError. Raises
         SourceError where the source fails, DataError for more dead letters than are allowed, and what writing
@@ -80,7 +82,7 @@ class Ingestion:
             return
         try:
             self._check_dead()
-            self._ingest(once)
+            self._ingest(once, resync)
         finally:
             self._lease.end()
 
@@ -93,8 +95,8 @@ class Ingestion:
                 return False
         return True
 
-    def _ingest(self, once: bool) -> None:
-        progress = self._begin()
+    def _ingest(self, once: bool, resync: bool) -> None:
+        progress = self._begin(resync)
         try:
             with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
                 for batch in self._transport.batches(once):
@@ -108,13 +110,19 @@ class Ingestion:
         finally:
             self._transport.close()
 
-    def _begin(self) -> Progress:
+    def _begin(self, resync: bool) -> Progress:
         """Opens the transport where the source's tables are; a snapshot of tables that are there already is staged."""
+        initial = self._transport.initial
+        if resync and not self._transport.snapshots(initial):
+            raise ConfigError(
+                f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
+            )
         progress = self._ledger.progress()
-        self._transport.check(progress.position)
-        if progress.position is None:
+        if not resync:
+            self._transport.check(progress.position)
+        if resync or progress.position is None:
             # From here on, what is made at the source under this source's names is known to be its own.
-            progress = Progress(self._transport.initial)
+            progress = Progress(initial)
             self._ledger.advance(progress)
         position = str(progress.position)
         self._is_staged = self._transport.snapshots(position) and any(of.is_loaded for of in self._writers.values())
@@ -136,9 +144,9 @@ class Ingestion:
             written = self._all(pool, [partial(self._collect_table, table, parts, batch) for table, parts in by_table])
         if self._is_staged and not batch.is_snapshot:
             written += self._all(pool, [partial(self._end_snapshot, writer) for writer in self._writers.values()])
+        if not self._is_staged or not batch.is_snapshot:
+            written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
             self._is_staged = False
-        elif not self._is_staged:
-            written = self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
         newest = max((of.newest for of in written if of.newest is not None), default=progress.newest)
         now = Progress(batch.position, newest)
         self._ledger.advance(now)
@@ -170,9 +178,13 @@ class Ingestion:
         """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
         writer = self._writers[table.name]
         dead = partial(self._take_dead, table, batch.position)
-        *first, last = parts
-        written = [writer.write(part, None, self._transport.after, dead) for part in first]
-        return [*written, writer.write(last, batch.position, self._transport.after, dead)]
+        after, reads = self._transport.after, not self._is_staged
+        found = []
+        for place, events in enumerate(parts):
+            is_last = place == len(parts) - 1
+            part = Part(events, batch.position if is_last else None, tuple(parts[:place]))
+            found.append(writer.write(part, after, dead, reads))
+        return found
 
     def _collect_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
         dead = partial(self._take_dead, table, batch.position)

@@ -47,6 +47,7 @@ ESTIMATED: Final = "arctic.estimated"
 CHANGELOG: Final = "arctic.changelog"
 REPAIRED: Final = "arctic.repaired"
 POSITION: Final = "arctic.position"
+POSITION_EVENTS: Final = "arctic.position-events"
 SOURCE_TIME: Final = "arctic.source-time"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
@@ -183,6 +184,11 @@ STORED_NAMES: Final = (
         (*_RUN, "property of the dead letter table"),
         "up to where in a source of change data the table, or every table of the source, has all events: a text of the "
         "transport that reads the source",
+    ),
+    StoredName(
+        POSITION_EVENTS,
+        _RUN,
+        "how many events of the table after that position it has as well; absent for none",
     ),
     StoredName(
         SOURCE_TIME,

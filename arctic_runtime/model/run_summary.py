@@ -40,6 +40,7 @@ class RunSummary:
     changelog: str | None = None
     repaired: str | None = None
     position: str | None = None
+    position_events: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -87,6 +88,7 @@ _TEXTS: Mapping[str, str] = {
     "changelog": properties.CHANGELOG,
     "repaired": properties.REPAIRED,
     "position": properties.POSITION,
+    "position_events": properties.POSITION_EVENTS,
 }
 """Entries that are texts in tables as well: field → key."""
 

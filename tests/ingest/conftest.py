@@ -14,6 +14,8 @@ from tests.spark.conftest import environment, lake, namespace, reader, spark
 
 __all__ = ["environment", "lake", "namespace", "reader", "spark"]
 
+__all__ = ["environment", "lake", "namespace", "reader", "spark"]
+
 Server = TypeVar("Server")
 
 _NUMBERS = itertools.count(1)

@@ -25,6 +25,10 @@ from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, sourc
 from tests.spark.warehouse import Warehouse
 
 
+class Died(Exception):
+    """Stands for the end of the process."""
+
+
 def rows(lake: Warehouse, name: str) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in lake.spark.table(lake.sql_name(name)).collect()}
 
@@ -132,12 +136,59 @@ def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> No
                     event("u", None, {"id": 1, "item": "b", "n": 9}),
                     event("t", None, None),
                     event("c", None, {"id": 2, "item": "c", "n": 2}),
+                    event("u", None, {"id": 2, "item": UNAVAILABLE, "n": 3}),
                 ],
             )
         ],
     ]
     ingest(lake, source, Replay(log))
-    assert rows(lake, "orders") == {(2, "c", 2)}
+    assert rows(lake, "orders") == {(2, "c", 3)}
+
+
+@pytest.mark.parametrize("deaths", [(), (2,), (2, 1), (3,)])
+def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
+    lake: Warehouse, deaths: tuple[int, ...]
+) -> None:
+    """Row 1 moves twice, and row 3 takes a key that another row had before; the process may die in between."""
+    lake = lake.under(ingest={"lease_seconds": 0})
+    source = source_of(lake, "orders")
+    moves = [
+        event("d", {"id": 1}, None),
+        event("c", None, {"id": 7, "item": UNAVAILABLE, "n": 1}),
+        event("d", {"id": 7}, None),
+        event("c", None, {"id": 8, "item": UNAVAILABLE, "n": 2}),
+        event("u", None, {"id": 3, "item": "changed", "n": 3}),
+        event("d", {"id": 3}, None),
+        event("c", None, {"id": 1, "item": UNAVAILABLE, "n": 4}),
+        event("u", None, {"id": 1, "item": UNAVAILABLE, "n": 5}),
+        event("d", {"id": 2}, None),
+    ]
+    first = [event("c", None, {"id": of, "item": f"long {of}", "n": 0}) for of in (1, 2, 3)]
+    log = [[Part("public.orders", ORDERS, first)], [Part("public.orders", ORDERS, moves)]]
+    ingest(lake, source, Replay(log[:1]))
+    for death in deaths:
+        with failpoint(dies_after("commit.append", death)), pytest.raises(Died):
+            ingest(lake, source, Replay(log))
+    ingest(lake, source, Replay(log))
+    assert rows(lake, "orders") == {(8, "long 1", 2), (1, "changed", 5)}
+    assert lake.broken(source.tables[0].model(("id",))) == []
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "n", "_action").collect()
+    assert len(changes) == len(set(changes))
+
+
+def dies_after(name: str, times: int) -> Callable[[str, Callable[[], Any]], Any]:
+    """A failpoint at which the process dies when an effect has taken place so many times."""
+    left = [times]
+
+    def die(reached: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if reached == name:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Died(reached)
+        return done
+
+    return die
 
 
 BAD = {
@@ -193,10 +244,6 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     ]
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 5_000_000_000, "x"), (2, "b", 1, None)}
-
-
-class Died(Exception):
-    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -348,17 +395,27 @@ def test_a_snapshot_that_was_interrupted_is_made_again_and_rows_that_are_gone_ar
     again = [
         [Part("public.orders", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": 1})])],
         [Part("public.orders", ORDERS, [event("r", None, {"id": 2, "item": "b", "n": 2})])],
-        [Part("public.orders", ORDERS, [event("r", None, {"id": 9, "item": "c", "n": 9})])],
-        [Part("public.orders", ORDERS, [event("u", None, {"id": 9, "item": "d", "n": 9})])],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [
+                    event("r", None, {"id": 9, "item": "c", "n": 9}),
+                    event("u", None, {"id": 9, "item": "d", "n": 9}),
+                    event("d", {"id": 1}, None),
+                ],
+            )
+        ],
     ]
     ingest(lake, source, Replay(again[:2], snapshot=3))
     assert len(rows(lake, "orders")) == 4
     ingest(lake, source, Replay(again, snapshot=3))
-    assert rows(lake, "orders") == {(1, "a", 1), (2, "b", 2), (9, "d", 9)}
+    assert rows(lake, "orders") == {(2, "b", 2), (9, "d", 9)}
     assert rows(lake, "items") == set()
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "_action", "_before.item").collect()
     assert sorted(tuple(row) for row in changes if row[1] != "insert") == [
         (0, "delete", "a"),
+        (1, "delete", "a"),
         (2, "update", "a"),
         (3, "delete", "a"),
         (9, "update", "c"),

@@ -112,11 +112,21 @@ class DebeziumTransport:
             if records is not None:
                 pushed = pushed if until_drained else time.monotonic()
                 for batch, position in self._batches(now, records):
+                    self._check_no_snapshot(now.position, position)
                     now.position = position
                     yield batch
             elif time.monotonic() - pushed > pause:
                 pushed = time.monotonic()
                 self._push(now, end)
+
+    def _check_no_snapshot(self, before: Position, position: Position) -> None:
+        """Raises SourceError where Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
+        if position.is_snapshot and not before.is_snapshot:
+            raise SourceError(
+                f"{self._connection.place}: Debezium did not go on after the position of the last commit, and began "
+                "another snapshot; nothing of it was written.\n  what to do: run again; if it happens again, "
+                "`arctic ingest --resync` reads the tables once more and writes what differs"
+            )
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
         known = read_position(position)

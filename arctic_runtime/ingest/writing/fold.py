@@ -10,15 +10,16 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, REASON, TIME
-from arctic_runtime.model.columns import POSITION, TIMESTAMP
+from arctic_runtime.ingest.writing.moved import OLD
+from arctic_runtime.model.columns import POSITION, TIMESTAMP, same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.refresh.diff import event_changes, images, key_images, refresh_changes, unsent_flag
+from arctic_runtime.spark.refresh.diff import event_changes, images, key_images, unsent_flag
 from arctic_runtime.spark.refresh.events import net_events
 from arctic_runtime.spark.tables.bounds import near
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, as_key, base_rows, column, current_rows, unmerged_changes
+from arctic_runtime.spark.tables.frames import Keys, all_of, as_key, base_rows, column, current_rows, unmerged_changes
 
 IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
 
@@ -28,14 +29,16 @@ class Tally:
     """The events of a batch for one table, counted in one job.
 
     `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
-    key, `partial` events that lack a value. `truncated_at` is the place of the last event that empties the table, None
-    where there is none. `newest` is the time of the newest change at the source, None where no event tells.
+    key, `partial` events that lack a value, and `lacking` inserts that do. `truncated_at` is the place of the last
+    event that empties the table, None where there is none. `newest` is the time of the newest change at the source,
+    None where no event tells.
     """
 
     rows: int
     dead: int
     moved: int
     partial: int
+    lacking: int
     truncated_at: int | None
     newest: object | None
 
@@ -48,23 +51,28 @@ def tally(decoded: DataFrame) -> Tally:
         F.count_if(~sound).alias("dead"),
         F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("moved"),
         F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
+        F.count_if(sound & F.col(ABSENT).isNotNull() & (F.col(CHANGE) == "insert")).alias("lacking"),
         F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
         F.max(F.when(sound, F.col(TIME))).alias("newest"),
     ).collect()[0]
     return Tally(**row.asDict())
 
 
-def change_rows(context: Context, decoded: DataFrame, counted: Tally, shape: Shape) -> DataFrame:
+def change_rows(
+    context: Context, decoded: DataFrame, counted: Tally, shape: Shape, moves: DataFrame | None = None
+) -> DataFrame:
     """The change rows that bring a table from its state in `context` to what the events say.
+
+    `moves` are new primary keys with the old ones, as `moved.moves_frame` makes them, of rows that lack values.
 
     Rows that break the key or the contract, or that lack a value which the table does not have, come out under an
     action of `FLAWS`.
     """
     events = _rows(decoded, counted)
     net = _net(_model(context.model), events, counted, shape)
+    if moves is not None:
+        net = _with_moved_values(context, net, moves, shape)
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
-    if counted.truncated_at is not None:
-        return refresh_changes(net, current_rows(spark, context.model, state, thresholds), shape, False, None)
     only = _keys(context, events, counted.rows + counted.moved)
     base = base_rows(spark, context.model, state, only)
     unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
@@ -83,13 +91,11 @@ def sound_rows(decoded: DataFrame) -> DataFrame:
 
 
 def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
-    """Sound events after the last one that emptied the table, with their order as POSITION.
+    """Sound events with their order as POSITION.
 
     An update that changes the primary key is a delete of the old one and an insert of the new one.
     """
     sound = sound_rows(decoded)
-    if counted.truncated_at is not None:
-        sound = sound.where(F.col(ARRIVAL) > counted.truncated_at)
     events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME)})
     if not counted.moved:
         return events
@@ -104,7 +110,7 @@ def _order(step: int) -> Expression:
 
 
 def _net(model: Model, events: DataFrame, counted: Tally, shape: Shape) -> DataFrame:
-    if not counted.partial or counted.truncated_at is not None:
+    if not counted.partial:
         return net_events(model, events, shape)
     return _net_of_partial(events, shape)
 
@@ -144,8 +150,30 @@ def _net_of_partial(events: DataFrame, shape: Shape) -> DataFrame:
     return folded.withColumns({**values, **flags}).drop(*[f"image{i}" for i in rest])
 
 
+def _with_moved_values(context: Context, net: DataFrame, moves: DataFrame, shape: Shape) -> DataFrame:
+    """Net rows in which values that were not sent are those of the table's row under the old key, if there is one."""
+    key = context.model.config.primary_key
+    old_keys = moves.select(*[F.col(f"{OLD}{part}").alias(part) for part in key])
+    table = current_rows(
+        context.spark, context.model, context.state, context.thresholds.pruning, _keys(context, old_keys, moves.count())
+    )
+    if table is None:
+        return net
+    flags = [i for i in range(len(shape.columns)) if unsent_flag(i) in net.columns]
+    at_old = all_of([table[part] == moves[f"{OLD}{part}"] for part in key])
+    values = [table[shape.columns[i].name].alias(f"moved{i}") for i in flags]
+    known = moves.join(table, at_old).select(*[moves[part].alias(f"to_{part}") for part in key], *values)
+    places = {part: next(i for i, of in enumerate(shape.columns) if same_name(of.name, part)) for part in key}
+    on_new = all_of([net[f"a{place}"] == known[f"to_{part}"] for part, place in places.items()])
+    joined = net.join(known.withColumn("is_known", F.lit(True)), on_new, "left")
+    taken = {i: F.col(unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
+    filled = {f"a{i}": F.when(taken[i], F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i in flags}
+    left = {unsent_flag(i): F.col(unsent_flag(i)) & ~taken[i] for i in flags}
+    return joined.withColumns({**filled, **left}).select(*[name(of) for of in net.columns])
+
+
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:
-    """The primary keys of events, by which their old rows are looked up."""
+    """The primary keys of about `count` events, by which their old rows are looked up."""
     key, base, limits = context.model.config.primary_key, context.state.base, context.thresholds.pruning
     named = events.select(*[column(part) for part in key]).select(*as_key(key))
     is_few = count <= limits.broadcast_keys

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable, declared_schema
-from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.ingest.writing.decode import decode
+from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
+from arctic_runtime.ingest.writing.decode import CHANGE, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
+from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
-from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.plan.schema import check_query, stored_type
 from arctic_runtime.spark.engine.statement import name
@@ -59,6 +64,31 @@ class Written:
         return self.applied - sum(self.rows.values())
 
 
+@dataclass(frozen=True)
+class Place:
+    """Up to where a table has the events of its source: a position, and how many of its events after that."""
+
+    position: str | None = None
+    events: int = 0
+
+
+def place_of(state: TableState) -> Place:
+    last = last_run(state.changes)
+    return Place(last.position, int(last.position_events or 0)) if last else Place()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Events of one table and one schema in a batch, after those of `before`.
+
+    `position` is that of the batch; None where more events of the table are to come in it.
+    """
+
+    events: TableEvents
+    position: str | None
+    before: tuple[TableEvents, ...] = ()
+
+
 class TableWriter:
     """Writes batches of one table. The state of the table tells which events it has: a process needs to remember none.
 
@@ -72,7 +102,7 @@ class TableWriter:
         self._reader = reader
         self._spark = spark
         self._form = form
-        self._own: str | None = None
+        self._own: Place | None = None
         self._schema: SourceSchema | None = None
         self._stage = Stage(table.table, reader, spark)
 
@@ -82,19 +112,15 @@ class TableWriter:
         changes = self.table.table.changes
         return changes.name in self._reader.list_relations(changes.schema)
 
-    def write(
-        self, events: TableEvents, position: str | None, after: After, take_dead: Callable[[DataFrame], None]
-    ) -> Written:
-        """Publishes events, those left out that the table has already, and notes the position up to which it has all.
+    def write(self, part: Part, after: After, take_dead: Callable[[DataFrame], None], reads: bool = True) -> Written:
+        """Publishes events, without those that the table has already, and notes up to where it has all.
 
-        None as the position leaves the table's as it was: more events from before the batch's end are to come.
-
-        Raises ConfigError where the source's columns can't be followed, and CommitConflict where other writers always
-        win.
+        Without `reads`, rows of a snapshot are left out: they were collected. Raises ConfigError where the source's
+        columns can't be followed, and CommitConflict where other writers always win.
         """
-        schema = self._schema_of(events)
+        schema = self._schema_of(part.events)
         attempts = self._reader.thresholds.commits.attempts
-        return retried(lambda: self._attempt(events, schema, position, after, take_dead), attempts)
+        return retried(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
 
     def begin_snapshot(self) -> None:
         """Forgets what an earlier snapshot collected."""
@@ -103,7 +129,7 @@ class TableWriter:
     def collect(self, events: TableEvents, take_dead: Callable[[DataFrame], None]) -> Written:
         """Collects the rows of a snapshot among events, of a table that keeps what it has until all are there."""
         schema = self._schema_of(events)
-        with held(decode(frame(self._spark(), events), self._form, schema)) as decoded:
+        with held(decode(frame(self._spark(), events), self._form, schema).where(is_read())) as decoded:
             counted = tally(decoded)
             if counted.dead:
                 take_dead(decoded)
@@ -133,7 +159,7 @@ class TableWriter:
         old = current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
         nothing = context.spark.table(name(*session.model.table.changes.parts)).limit(0)
         now = nothing.select(*[column(of.name) for of in stored]) if new is None else new
-        return _published(session, context, state_changes(now, old, shape, keyed=True), shape, position)
+        return _published(session, context, state_changes(now, old, shape, keyed=True), shape, Place(position))
 
     def _key(self) -> tuple[str, ...]:
         """The primary key of the source, by its newest events or as the table keeps it."""
@@ -152,60 +178,104 @@ class TableWriter:
         self._schema = schema
         return schema
 
-    def session(self, schema: SourceSchema) -> TableSession:
-        return TableSession(self.table.model(schema.key), self._reader, self._spark)
-
     def _attempt(
-        self,
-        events: TableEvents,
-        schema: SourceSchema,
-        position: str | None,
-        after: After,
-        take_dead: Callable[[DataFrame], None],
+        self, part: Part, schema: SourceSchema, after: After, take_dead: Callable[[DataFrame], None], reads: bool
     ) -> Written:
-        session = self.session(schema)
-        state = session.reconciled(session.observe())
-        last = last_run(state.changes)
+        session = TableSession(self.table.model(schema.key), self._reader, self._spark)
+        place = place_of(session.reconciled(session.observe()))
         spark = session.spark()
-        read = frame(spark, events)
-        known = last.position if last else None
-        left = events if known is None or known == self._own else after(events, known)
-        new = read if left is events else frame(spark, left)
-        with held(decode(new, self._form, schema)) as decoded:
+        read = frame(spark, part.events)
+        new, left = (read, 0) if place == self._own else self._new(spark, part, place, after)
+        decoding = decode(new, self._form, schema)
+        with held(decoding if reads else decoding.where(~is_read())) as decoded:
             counted = tally(decoded)
             if counted.dead:
                 take_dead(decoded)
-            count = counted.rows + counted.dead
-            replayed = 0 if left is events else read.count() - new.count()
+            replayed = 0 if new is read else read.count() - new.count()
             rows: dict[str, int] = {}
-            if counted.rows or counted.truncated_at is not None:
-                rows = self._publish(session, decoded, counted, schema, position)
-                self._own = position or known
+            if counted.rows or counted.truncated_at is not None or left:
+                end = Place(part.position, left) if part.position else None
+                rows = self._publish(session, decoded, new, counted, schema, place, end)
+        dead, applied = counted.dead, counted.rows
         return Written(
-            self.table.name, rows, count + replayed, counted.rows, replayed, counted.dead, _moment(counted.newest)
+            self.table.name, rows, applied + dead + replayed, applied, replayed, dead, _moment(counted.newest)
         )
+
+    def _new(self, spark: SparkSession, part: Part, place: Place, after: After) -> tuple[DataFrame, int]:
+        """The events that come after a place, and how many of those that the table has are still to come."""
+        known = place.position
+        new = frame(spark, part.events if known is None else after(part.events, known))
+        if not place.events:
+            return new, 0
+        before = sum(frame(spark, of if known is None else after(of, known)).count() for of in part.before)
+        arrivals = sorted(row[0] for row in new.select(ARRIVAL).collect())
+        had = max(0, place.events - before)
+        if had >= len(arrivals):
+            return new.limit(0), had - len(arrivals)
+        return new.where(F.col(ARRIVAL) >= arrivals[had]), 0
 
     def _publish(
         self,
         session: TableSession,
         decoded: DataFrame,
+        new: DataFrame,
         counted: Tally,
         schema: SourceSchema,
-        position: str | None,
+        place: Place,
+        end: Place | None,
     ) -> dict[str, int]:
-        model = session.model
+        """Publishes sound events; in several commits where the table is emptied, or rows lack values.
+
+        Values that were not sent may be those that a commit before gives to another row. Each commit notes how many of
+        the events it has, since only the last one has all of them.
+        """
+        key = session.model.config.primary_key
+        rows: Counter[str] = Counter()
+        if counted.truncated_at is not None:
+            rows.update(self._empty(session, place))
+            decoded = decoded.where(F.col(ARRIVAL) > counted.truncated_at)
+        found = pieces(touched(sound_rows(decoded), key)) if counted.lacking else [ALL]
+        for piece in found:
+            events = decoded if piece is ALL else decoded.where(F.col(ARRIVAL).between(piece.start, piece.end - 1))
+            moves = moves_frame(session.spark(), piece.moves, decoded, key) if piece.moves else None
+            now = end
+            if piece is not found[-1] or end is None:
+                now = replace(place, events=place.events + new.where(F.col(ARRIVAL) < piece.end).count())
+            assert now is not None
+            rows.update(self._publish_piece(session, events, counted, schema, now, moves))
+            self._own = now
+        return dict(rows)
+
+    def _empty(self, session: TableSession, place: Place) -> dict[str, int]:
+        """Deletes all rows of the table, which stays at its place."""
+        state = session.reconciled(session.observe())
+        if state.changes is None:
+            return {}
+        context = session.context(state)
+        shape = shape_of(session.model, state, plain_columns(state.changes.columns))
+        old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
+        if old is None:
+            return {}
+        return _published(session, context, state_changes(old.limit(0), old, shape, keyed=True), shape, place)
+
+    def _publish_piece(
+        self,
+        session: TableSession,
+        events: DataFrame,
+        counted: Tally,
+        schema: SourceSchema,
+        place: Place,
+        moves: DataFrame | None,
+    ) -> dict[str, int]:
         context = session.context(session.observe())
         stored = tuple(Column(column.name, stored_type(column.type)) for column in schema.columns)
-        check_query(model, stored, stored)
-        last = last_run(context.state.changes)
+        check_query(session.model, stored, stored)
         context, shape = prepared(session, context, stored, "bigint")
-        rows = change_rows(context, decoded, counted, shape)
-        return _published(session, context, rows, shape, position or (last.position if last else None))
+        rows = change_rows(context, events, counted, shape, moves)
+        return _published(session, context, rows, shape, place)
 
 
-def _published(
-    session: TableSession, context: Context, rows: DataFrame, shape: Shape, position: str | None
-) -> dict[str, int]:
+def _published(session: TableSession, context: Context, rows: DataFrame, shape: Shape, place: Place) -> dict[str, int]:
     """Publishes change rows as the table's next commit; returns their number by action."""
     changes = context.state.changes
     assert changes is not None
@@ -213,10 +283,18 @@ def _published(
     table, head = session.model.table.changes, changes.head.snapshot
     is_first = last_run(changes) is None
     step = AppendChanges(table, head, *(("create", "FIRST_RUN") if is_first else ("incremental", "CHANGES")))
-    summary = RunSummary(run=context.token, mode=step.mode, reason=step.reason, position=position)
+    had = str(place.events) if place.events else None
+    summary = RunSummary(
+        run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
+    )
     appended = publish(ChangeSet(step, rows, shape, summary), context)
     session.reconciled(session.observe(), appended=appended)
     return appended.rows
+
+
+def is_read() -> Expression:
+    """Whether a decoded event is a row of a snapshot."""
+    return F.col(CHANGE).eqNullSafe("read")
 
 
 def frame(spark: SparkSession, events: TableEvents) -> DataFrame:

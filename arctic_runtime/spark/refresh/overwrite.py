@@ -86,6 +86,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
         query=last.query,
         high_watermark=last.high_watermark,
         position=last.position,
+        position_events=last.position_events,
         restored=last.restored,
         declared=known.and_also(part, written),
     )

@@ -57,6 +57,7 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         high_watermark=then.high_watermark,
         declared=then.declared,
         position=then.position,
+        position_events=then.position_events,
     )
     appended = publish(ChangeSet(commit_plan, found, shape, summary), context)
     session.reconciled(session.observe())

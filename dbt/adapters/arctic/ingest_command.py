@@ -30,6 +30,7 @@ DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
+    parser.add_argument("--resync", action="store_true", help="begin with another snapshot, and publish what differs")
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 
 
@@ -45,7 +46,7 @@ def perform(options: argparse.Namespace) -> Answer:
     say = _say_json if options.json else _say
     jobs = [_job(source, reader, environment.session, say) for source in chosen]
     with _stopped_by_signals(jobs):
-        _run(jobs, once=options.once)
+        _run(jobs, options.once, options.resync)
     return Answer([], ())
 
 
@@ -75,10 +76,10 @@ def _job(
     return Ingestion(source, connection.transport, connection.form, reader, session, report)
 
 
-def _run(jobs: Sequence[Ingestion], once: bool) -> None:
+def _run(jobs: Sequence[Ingestion], once: bool, resync: bool) -> None:
     """Runs jobs side by side; the first that fails stops the others after their batches."""
     with ThreadPoolExecutor(len(jobs), "source") as pool:
-        futures = [pool.submit(job.run, once) for job in jobs]
+        futures = [pool.submit(job.run, once, resync) for job in jobs]
         wait(futures, return_when=FIRST_EXCEPTION)
         if any(of.done() and of.exception() for of in futures):
             for job in jobs:

@@ -15,7 +15,7 @@ VERSIONS = st.builds(Version, st.text(), st.integers(), st.integers())
 PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple), st.text(), min_size=1)
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
-    *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position"),
+    *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events"),
 )
 SUMMARIES = st.builds(
     RunSummary,
@@ -32,7 +32,7 @@ FULL = RunSummary(
     Declared({(): "1", (("region", "eu"),): "2"}),
     *("state", "none", "COST", "judged"),
     *(1, 0.5),
-    *("input", "keys", "0/16B3748"),
+    *("input", "keys", "0/16B3748", "3"),
 )
 
 
