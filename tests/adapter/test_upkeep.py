@@ -70,7 +70,7 @@ class TestOverwrite:
             ("source: extract, as_of: null", "`as_of` has no value"),
             ("source: extract, as_of: 9, partition: {region: null}", "`partition.region` has no value"),
             ("source: extract, as_of: 9, partition: {id: 1}", "expected: a value for each of region"),
-            ("source: extract, as_of: soon", "'soon' is no place in the order of its events"),
+            ("source: extract, as_of: soon", "'soon' is not a valid position in the order of events"),
             ("source: nothing, as_of: 9", "`nothing` cannot be found"),
             ("source: a-b, as_of: 9", "'a-b' is not a valid table name"),
         ],
