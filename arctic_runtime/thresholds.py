@@ -396,10 +396,13 @@ class DebeziumThresholds:
     """Pause between two messages into the source's log, by which its end is noticed where nothing else comes."""
 
     idle_seconds: float = 60.0
-    """The time without events after which such a message moves the position on, so that the source forgets its log."""
+    """The time without events after which the position moves on all the same, so that the source forgets its log."""
 
-    heartbeat_millis: int = 5_000
-    """Pause between two batches without events that move the position on."""
+    silence_seconds: float = 60.0
+    """The time without any sign of life after which the reader of a binary log is taken for lost."""
+
+    heartbeat_millis: int = 500
+    """Pause between two looks of the engine at how far it has read where no events come."""
 
     flush_seconds: float = 0.3
     """The time in which the engine tells the source what was acknowledged, which closing it would interrupt."""

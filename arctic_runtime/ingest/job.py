@@ -148,7 +148,7 @@ class Ingestion:
             written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
             self._is_staged = False
         newest = max((of.newest for of in written if of.newest is not None), default=progress.newest)
-        now = Progress(batch.position, newest)
+        now = Progress(batch.progress or batch.position, newest)
         self._ledger.advance(now)
         self._transport.acknowledge(batch)
         self._report(BatchReport(written, batch.count, time.monotonic() - started, now))

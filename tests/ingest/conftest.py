@@ -9,10 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.ingest.servers import Missing, PostgreSQLServer
+from tests.ingest.servers import MariaDBServer, Missing, PostgreSQLServer
 from tests.spark.conftest import environment, lake, namespace, reader, spark
-
-__all__ = ["environment", "lake", "namespace", "reader", "spark"]
 
 __all__ = ["environment", "lake", "namespace", "reader", "spark"]
 
@@ -34,6 +32,13 @@ def running(server: Callable[[], Any]) -> Any:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQLServer]:
     server = running(PostgreSQLServer)
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    server = running(MariaDBServer)
     yield server
     server.remove()
 

@@ -22,7 +22,8 @@ class Reading:
 
     @property
     def position(self) -> str:
-        return self.batches[-1].position
+        """What goes on after the last batch."""
+        return progress(self.batches[-1])
 
     @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:
@@ -46,6 +47,10 @@ class Reading:
     @property
     def schemas(self) -> list[tuple[str, SourceSchema | None]]:
         return [(of.table, of.schema) for batch in self.batches for of in batch.tables]
+
+
+def progress(batch: Batch) -> str:
+    return batch.progress or batch.position
 
 
 @contextmanager

@@ -171,3 +171,91 @@ def _newest(folder: Path) -> Path:
     if not found:
         raise Missing("PostgreSQL is not installed: make databases")
     return found[-1].parent
+
+
+class MariaDBServer:
+    """A MariaDB with a binary log, and its superuser `root`, who needs no password.
+
+    Its clock is in another time zone than those who read it.
+    """
+
+    database = "shop"
+
+    def __init__(self, **settings: str) -> None:
+        program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+        if program is None:
+            raise Missing("MariaDB is not installed: make databases")
+        self._program, self._settings = program, settings
+        self._user = unprivileged("mysql")
+        self.folder = private_folder("arctic-mariadb-", self._user)
+        self.port = free_port()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._run(
+            "mariadb-install-db", "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db",
+            "--auth-root-authentication-method=normal",
+        )  # fmt: skip
+        self.start()
+        self.sql(f"create database {self.database}", database="mysql")
+
+    def start(self) -> None:
+        chosen = {
+            "port": str(self.port),
+            "bind-address": "127.0.0.1",
+            "socket": str(self.folder / "socket"),
+            "pid-file": str(self.folder / "pid"),
+            "datadir": str(self.folder / "data"),
+            "log-bin": "binlog",
+            "binlog-format": "ROW",
+            "binlog-row-image": "FULL",
+            "server-id": "1",
+            "character-set-server": "utf8mb4",
+            "default-time-zone": "+05:30",
+            "innodb-flush-log-at-trx-commit": "0",
+            "skip-name-resolve": "1",
+            **self._settings,
+        }
+        command = [self._program, "--no-defaults", *[f"--{key}={value}" for key, value in chosen.items()]]
+        self._server = start_server(command, self.folder, self._user)
+        wait_until(self._answers, self._server, self.folder)
+
+    def stop(self) -> None:
+        """Ends the server at once, as a crash does."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGKILL)
+            self._server.wait(30)
+            self._server = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, *statements: str, database: str | None = None) -> str:
+        """What statements print, all by one connection."""
+        where = ["--no-defaults", "-h127.0.0.1", f"-P{self.port}", "-uroot", "-N", "--default-character-set=utf8mb4"]
+        return self._run("mariadb", *where, database or self.database, "-e", ";".join(statements)).strip()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server neither answers nor ends connections, as behind a network that is gone."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.send_signal(signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        command = ["mariadb-admin", "--no-defaults", "-h127.0.0.1", f"-P{self.port}", "-uroot", "ping"]
+        return subprocess.run(command, capture_output=True, cwd=self.folder, check=False).returncode == 0
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, user=self._user, cwd=self.folder, check=False
+        )
+        if done.returncode:
+            raise AssertionError(f"{program} {' '.join(arguments)}\n{done.stdout}{done.stderr}")
+        return done.stdout

@@ -48,7 +48,7 @@ def test_a_snapshot_is_followed_by_what_happened_since(
     assert first.changes == [("r", {"id": i, "name": f"n{i}"}) for i in (1, 2, 3)]
     operations = [(table.removeprefix(f"{at}."), event["op"]) for table, event in second.events]
     assert operations == [("b", "c"), ("a", "u"), ("a", "d")]
-    assert second.changes[0][1] == {"id": 7, "amount": 1.50}
+    assert second.changes[0][1] == {"id": 7, "amount": "1.50"}
     assert second.ids == [7, 2, 1]
 
 

@@ -24,6 +24,9 @@ MOST_DIGITS = 38
 SOURCE_TYPE = "__debezium.source.column.type"
 """The parameter with the column's type in the database, where `column.propagate.source.type` asks for it."""
 
+SOURCE_LENGTH, SOURCE_SCALE = "__debezium.source.column.length", "__debezium.source.column.scale"
+"""The same for its length, or its number of digits, and for the digits after the point."""
+
 _PRECISION = "connect.decimal.precision"
 
 
@@ -63,12 +66,27 @@ def _column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) -> Sourc
     name = field["field"]
     try:
         if field["type"] == "array" and field.get("name") not in _LOGICAL:
-            kind, element = _shape(field["items"], decimals)
+            kind, element = _shape(_element(field), decimals)
             return SourceColumn(name, f"array<{kind}>", "array", element=element)
-        return SourceColumn(name, *_shape(field, decimals))
+        return SourceColumn(name, *_shape(field, decimals), padded_to=_width(field))
     except _Refused as refused:
         wrong.append(f"column {name}: {refused}")
         return SourceColumn(name, "string")
+
+
+def _element(field: ConnectSchema) -> ConnectSchema:
+    """The schema of a list's elements, with what the list tells of the column in the database (`_numeric` there)."""
+    items = field["items"]
+    parameters = dict(field.get("parameters", {}))
+    if SOURCE_TYPE in parameters:
+        parameters[SOURCE_TYPE] = parameters[SOURCE_TYPE].removeprefix("_")
+    return {**items, "parameters": {**parameters, **items.get("parameters", {})}}
+
+
+def _width(field: ConnectSchema) -> int | None:
+    """The bytes of a column of bits, whose values come without zero bytes at their end."""
+    length = field.get("parameters", {}).get("length") if field.get("name") == _BITS else None
+    return None if length is None else (int(length) + 7) // 8
 
 
 class _Refused(Exception):
@@ -90,14 +108,41 @@ def _shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
 def _decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
     parameters = schema.get("parameters", {})
     digits = parameters.get(_PRECISION) or _DIGITS.get(_source_type(schema))
-    if digits is not None and int(digits) <= MOST_DIGITS:
-        return f"decimal({digits},{parameters.get('scale', '0')})", encoding
+    if (kind := _decimal_type(digits, parameters.get("scale", "0"))) is not None:
+        return kind, encoding
     if encoding != "plain":
         raise _Refused(
             f"{_described(schema)} has {digits or 'an unknown number of'} digits, at most {MOST_DIGITS} are kept in a "
             "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC` keeps them as text"
         )
     return "string", "plain"
+
+
+def _decimal_type(digits: str | int | None, scale: str | None) -> str | None:
+    """The type of decimals with so many digits, and so many after the point; None where no type holds them."""
+    if digits is None or scale is None:
+        return None
+    # PostgreSQL has numeric(2, 5), for numbers below 0.001.
+    whole = max(int(digits), int(scale))
+    return f"decimal({whole},{scale})" if 0 < whole <= MOST_DIGITS and int(scale) >= 0 else None
+
+
+def _text(schema: ConnectSchema) -> Shape:
+    """Texts; decimals come as such too (`decimal.handling.mode: string`), which has NaN and all digits."""
+    source = _source_type(schema)
+    if source.split(" ")[0] not in _DECIMALS:
+        return "string", "plain"
+    if source == "MONEY":
+        return f"decimal({_DIGITS[source]},2)", "plain"
+    parameters = schema.get("parameters", {})
+    return _decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE)) or "string", "plain"
+
+
+def _bits(schema: ConnectSchema) -> Shape:
+    source = _source_type(schema)
+    if source == "VARBIT" or source.startswith("_"):
+        raise _Refused(f"values of {source.removeprefix('_').lower()} lose their length on the way")
+    return "binary", "base64"
 
 
 def _bytes(schema: ConnectSchema) -> Shape:
@@ -127,6 +172,9 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DIGITS: Mapping[str, int] = {"MONEY": 19, "BIGINT UNSIGNED": 20, "BIGINT UNSIGNED ZEROFILL": 20}
 """Digits of database types whose schema does not tell them."""
 
+_DECIMALS = frozenset(("NUMERIC", "DECIMAL", "DEC", "FIXED", "MONEY"))
+"""First words of the types of decimals in databases."""
+
 _BINARY = frozenset(
     ("BYTEA", "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "LONG VARBINARY", "IMAGE", "RAW")
 )
@@ -143,7 +191,7 @@ _PLAIN: Mapping[str, _Rule] = {
     "float64": ("double", "plain"),
     "double": ("double", "plain"),
     "boolean": ("boolean", "plain"),
-    "string": ("string", "plain"),
+    "string": _text,
     "bytes": _bytes,
     "array": _array,
     "map": ("string", "json"),
@@ -152,6 +200,7 @@ _PLAIN: Mapping[str, _Rule] = {
 """By the type that values have in JSON, where it has no name or an unknown one."""
 
 _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
+_BITS = f"{_DEBEZIUM}.data.Bits"
 
 _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.time.Date": ("date", "epoch_days"),
@@ -180,7 +229,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.EnumSet": ("string", "plain"),
     f"{_DEBEZIUM}.data.Tsvector": ("string", "plain"),
     f"{_DEBEZIUM}.data.Ltree": ("string", "plain"),
-    f"{_DEBEZIUM}.data.Bits": ("binary", "base64"),
+    _BITS: _bits,
     f"{_DEBEZIUM}.data.VariableScaleDecimal": ("string", "variable_decimal"),
     f"{_DEBEZIUM}.data.geometry.Point": ("string", "json"),
     f"{_DEBEZIUM}.data.geometry.Geometry": ("string", "json"),

@@ -16,7 +16,8 @@ class BinlogOrder:
     def position(self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position) -> Position:
         begin = begin_of(offset)
         newest = max((of.source for of in last.values()), key=place, default=before.seen)
-        seen = None if newest is None else {key: newest[key] for key in ("file", "pos", "row")}
+        is_inside = newest is not None and place(newest) >= place(begin)
+        seen = {key: newest[key] for key in ("file", "pos", "row")} if newest is not None and is_inside else None
         return Position(partition, begin, seen, [begin["file"], begin["pos"]])
 
     def is_same(self, source: Source, other: Source) -> bool:

@@ -10,22 +10,25 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, engine_properties
+from arctic_runtime.ingest.transports.debezium_connection import HISTORY, OFFSETS, DebeziumConnection, engine_properties
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position, read_position
 from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
+from arctic_runtime.ingest.transports.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.transports.debezium_engine import Engine, EngineEnded, Receipt, Records, SchemaEvents
-    from arctic_runtime.ingest.transports.postgresql import PostgreSQL
+    from arctic_runtime.ingest.transports.debezium_engine import Engine, Receipt, Records, SchemaEvents
+    from arctic_runtime.ingest.transports.source_server import SourceServer
+
+    _Receipt = tuple[Engine, Receipt]
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +50,11 @@ class _Run:
     read: Position
     resume: Position | None
 
+    def history(self) -> str | None:
+        """The definitions of tables over time up to now; None for connectors that need none."""
+        file = Path(self.folder.name) / HISTORY
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
     def close(self) -> None:
         self.engine.close()
         self.folder.cleanup()
@@ -56,7 +64,7 @@ class _Run:
 class _Open:
     """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at."""
 
-    server: PostgreSQL
+    server: SourceServer
     run: _Run
     position: Position
 
@@ -75,8 +83,8 @@ class DebeziumTransport:
         self._thresholds = thresholds
         self._now: _Open | None = None
         self._closed = threading.Event()
-        self._receipts: dict[str, tuple[Engine, Receipt]] = {}
-        self._tables: dict[tuple[int, int], tuple[str, SourceSchema]] = {}
+        self._receipts: dict[str, _Receipt] = {}
+        self._tables: dict[int, tuple[str, SourceSchema]] = {}
         self._acknowledged_at = 0.0
 
     def check(self, position: str | None) -> None:
@@ -95,7 +103,7 @@ class DebeziumTransport:
         self._closed.clear()
         try:
             server.prepare(known)
-            self._now = _Open(server, self._started(known), known)
+            self._now = _Open(server, self._started(server, known), known)
         except BaseException:
             server.close()
             raise
@@ -104,20 +112,30 @@ class DebeziumTransport:
         now = self._opened()
         end = now.server.end() if until_drained else None
         pause = self._thresholds.push_seconds if until_drained else self._thresholds.idle_seconds
-        pushed = 0.0 if until_drained else time.monotonic()
+        heard = told = time.monotonic()
+        pushed = 0.0 if until_drained else heard
         while not self._closed.is_set():
-            if end is not None and now.server.reached(now.position, end):
+            if until_drained and now.server.reached(now.position, end):
                 return
             records = self._taken(now)
             if records is not None:
-                pushed = pushed if until_drained else time.monotonic()
-                for batch, position in self._batches(now, records):
+                heard = time.monotonic()
+                for batch, position, receipt in self._batches(now, records):
                     self._check_no_snapshot(now.position, position)
+                    ends_snapshot = now.position.is_snapshot and not position.is_snapshot
                     now.position = position
-                    yield batch
+                    is_due = now.server.reached(position, end) if until_drained else heard - told > pause
+                    if batch.count or ends_snapshot or is_due:
+                        if receipt is not None:
+                            self._receipts[batch.position] = receipt
+                        told = pushed = pushed if until_drained else heard
+                        yield batch
             elif time.monotonic() - pushed > pause:
                 pushed = time.monotonic()
-                self._push(now, end)
+                self._push(now, until_drained)
+            elif self._is_silent(now, time.monotonic() - heard):
+                self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
+                heard = time.monotonic()
 
     def _check_no_snapshot(self, before: Position, position: Position) -> None:
         """Raises SourceError where Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
@@ -160,40 +178,49 @@ class DebeziumTransport:
         finally:
             now.server.close()
 
-    def _server(self) -> PostgreSQL:
+    def _server(self) -> SourceServer:
         """The server of the source; raises ConfigError where Debezium is not installed."""
         try:
-            from arctic_runtime.ingest.transports.postgresql import PostgreSQL
+            from arctic_runtime.ingest.transports.databases import server
         except ImportError as error:
             raise ConfigError(
                 f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).\n"
                 "  what to do: pip install 'dbt-arctic[cdc]'"
             ) from error
-        return PostgreSQL(self._connection, self._thresholds)
+        return server(self._connection, self._thresholds)
 
     def _opened(self) -> _Open:
         if self._now is None:
             raise SourceError(f"{self._connection.place}: the transport is not open")
         return self._now
 
-    def _started(self, position: Position) -> _Run:
+    def _started(self, server: SourceServer, position: Position) -> _Run:
         """An engine that goes on after a position, or begins with a snapshot."""
         from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
 
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
-        offsets = Path(folder.name) / "offsets"
-        engine = Engine(engine_properties(self._connection, offsets, self._thresholds), self._thresholds)
+        inside = Path(folder.name)
+        properties = engine_properties(self._connection, inside, self._thresholds, server.properties())
+        engine = Engine(properties, self._thresholds)
+        self._tables.clear()
         if not position.is_snapshot:
-            write_offsets(offsets, self._connection.slot, position)
+            write_offsets(inside / OFFSETS, self._connection.slot, position)
+            if position.history is not None:
+                (inside / HISTORY).write_text(position.history, encoding="utf-8")
         engine.start()
-        return _Run(engine, folder, replace(position, seen=None), None if position.seen is None else position)
+        begun = replace(position, seen=None, history=None)
+        return _Run(engine, folder, begun, None if position.seen is None else position)
 
-    def _push(self, now: _Open, end: Any) -> None:
+    def _is_silent(self, now: _Open, seconds: float) -> bool:
+        is_late = seconds > self._thresholds.silence_seconds
+        return is_late and now.server.gives_signs_of_life and not now.run.read.is_snapshot
+
+    def _push(self, now: _Open, must: bool) -> None:
         """Has the server mark the end of its log; while a server is away, reading notices that by itself."""
         try:
             now.server.push()
         except SourceError as error:
-            if end is not None and not now.server.is_lost(error):
+            if must and not isinstance(error, ConnectionLost):
                 raise
 
     def _taken(self, now: _Open) -> Records | None:
@@ -202,13 +229,12 @@ class DebeziumTransport:
         try:
             return now.run.engine.take()
         except EngineEnded as ended:
-            self._reconnect(now, ended)
+            self._reconnect(now, now.server.failure(ended.cause, str(ended)))
             return None
 
-    def _reconnect(self, now: _Open, ended: EngineEnded) -> None:
-        """Makes a lost connection anew, however long that takes within reason; raises SourceError for other ends."""
-        error = now.server.failure(ended.cause, str(ended))
-        if now.position.is_snapshot or not now.server.is_lost(error):
+    def _reconnect(self, now: _Open, error: SourceError) -> None:
+        """Makes a lost connection anew, however long that takes within reason; raises other errors."""
+        if now.position.is_snapshot or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
         now.run.close()
@@ -217,24 +243,25 @@ class DebeziumTransport:
             try:
                 now.server.prepare(now.position)
                 break
-            except SourceError as still:
-                if not now.server.is_lost(still) or time.monotonic() > until:
+            except ConnectionLost:
+                if time.monotonic() > until:
                     raise
         if not self._closed.is_set():
-            now.run = self._started(now.position)
+            now.run = self._started(now.server, now.position)
 
-    def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position]]:
+    def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position, _Receipt | None]]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""
-        start, order = now.run.read, now.server.order
+        start, order, receipt = now.run.read, now.server.order, (now.run.engine, records.receipt)
         events = [self._events(now, one, start) for one in records.events]
         if "snapshot" in records.offset:
             now.run.read = Position(records.partition, records.offset)
-            yield self._batch(events, now.run.read, now.run.engine, records.receipt)
+            yield _batch(events, now.run.read), now.run.read, receipt
             return
         if start.is_snapshot:
             rows, events = _divided(events)
             start = Position(records.partition, now.server.begin(records.first))
-            yield self._batch(rows, start, now.run.engine, None)
+            start = replace(start, history=now.run.history())
+            yield _batch(rows, start), start, None
         last = {of.table: found for of in events if (found := newest(order, of.events[PAYLOAD])) is not None}
         now.run.read = order.position(records.partition, records.offset, last, start)
         if now.run.resume is not None:
@@ -242,27 +269,18 @@ class DebeziumTransport:
             if not any(of.events.num_rows for of in events) and not order.is_past(now.run.read, now.run.resume):
                 return
             now.run.resume = None
-        yield self._batch(events, now.run.read, now.run.engine, records.receipt)
+        position = replace(now.run.read, history=now.run.history())
+        yield _batch(events, position), position, receipt
 
     def _new(self, now: _Open, of: PlacedEvents, resume: Position) -> PlacedEvents:
         """The events that come after a position up to which all were read."""
         kept = are_new(now.server.order, of.table, of.events[PAYLOAD].to_pylist(), resume, of.start)
         return replace(of, events=of.events.filter(pa.array(kept, pa.bool_())), start=resume)
 
-    def _batch(
-        self, events: Iterable[PlacedEvents], position: Position, engine: Engine, receipt: Receipt | None
-    ) -> tuple[Batch, Position]:
-        tables = merged(of for of in events if of.events.num_rows)
-        if receipt is not None:
-            self._receipts[position.text] = engine, receipt
-        count = sum(of.events.num_rows for of in tables)
-        return Batch(tables, position.text, count, position.is_snapshot), position
-
     def _events(self, now: _Open, events: SchemaEvents, start: Position) -> PlacedEvents:
-        known = id(now.run), events.schema_id
-        if known not in self._tables:
-            self._tables[known] = self._read(now, events)
-        table, schema = self._tables[known]
+        if events.schema_id not in self._tables:
+            self._tables[events.schema_id] = self._read(now, events)
+        table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
         return PlacedEvents(table, schema, pa.table(columns), start)
@@ -277,6 +295,12 @@ class DebeziumTransport:
         if events.schema.has_key is None:
             found = replace(found, key=now.server.primary_key(schema, source["table"]))
         return table, found
+
+
+def _batch(events: Iterable[PlacedEvents], position: Position) -> Batch:
+    tables = merged(of for of in events if of.events.num_rows)
+    count = sum(of.events.num_rows for of in tables)
+    return Batch(tables, position.text, count, position.is_snapshot, position.progress)
 
 
 def merged(events: Iterable[PlacedEvents]) -> tuple[PlacedEvents, ...]:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"
+OFFSETS = "offsets"
+"""The file in the engine's folder that says where it goes on."""
+
+HISTORY = "history"
+"""The file with the definitions of tables over time, which connectors of binary logs keep in the engine's folder."""
+
+_OWN_IDS = 1_000_000_000
+"""Where numbers of replicas begin that nobody chose."""
 
 
 @dataclass(frozen=True)
 class DebeziumConnection:
     """A database and what is read of it. The password is shown nowhere.
 
-    `connector` is a name of CONNECTORS or the full name of a Java class. `tables` are names or patterns as Debezium's
+    `connector` is a name of CONNECTORS. `tables` are names or patterns as Debezium's
     `table.include.list` has them, with their schema (`public.orders`). `slot` names the replication slot and the
-    publication in PostgreSQL, `server_id` is this reader's number among the replicas of a MySQL or MariaDB server.
+    publication in PostgreSQL, and the reader in messages. `server_id` is this reader's number among the replicas of a
+    MySQL or MariaDB server; None makes one of the slot's name.
     `properties` are further properties of Debezium, and win over those that are set here.
     """
 
@@ -31,7 +42,7 @@ class DebeziumConnection:
     password: str = field(repr=False)
     tables: tuple[str, ...]
     slot: str = "arctic"
-    server_id: int = 6_180
+    server_id: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -39,10 +50,26 @@ class DebeziumConnection:
         """The server and database as messages name them."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
 
+    @property
+    def replica_id(self) -> int:
+        """The number among the replicas of a server, which no other replica may have."""
+        return _OWN_IDS + crc32(self.slot.encode()) % _OWN_IDS if self.server_id is None else self.server_id
+
+    def reads(self, table: str) -> bool:
+        """Whether a table, with its schema, is among those that are read."""
+        return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
+
+    def reads_column(self, table: str, column: str) -> bool:
+        """Whether a column of a table is read: of a table that is, and not excluded."""
+        excluded = self.properties.get("column.exclude.list", "").split(",")
+        return self.reads(table) and not any(
+            re.fullmatch(of.strip(), f"{table}.{column}", re.IGNORECASE) for of in excluded
+        )
+
     def masked(self, text: str) -> str:
         """A text without the password, should it be in it."""
-        open_words = (self.user, self.database, self.host, self.slot)
-        return text if not self.password or self.password in open_words else text.replace(self.password, MASK)
+        is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
+        return text.replace(self.password, MASK) if is_hidden else text
 
 
 @dataclass(frozen=True)
@@ -69,7 +96,23 @@ _POSTGRESQL = Connector(
     },
 )
 
-CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL}
+_MYSQL = Connector(
+    "io.debezium.connector.mysql.MySqlConnector",
+    {
+        "database.server.id": "{server_id}",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": "{folder}/" + HISTORY,
+        "schema.history.internal.store.only.captured.tables.ddl": "true",
+        "include.schema.changes": "false",
+        "bigint.unsigned.handling.mode": "precise",
+        "enable.time.adjuster": "false",
+        # No reconnection by the reader of the log, which would not be exact; it only asks for a sign of life by this.
+        "connect.keep.alive": "false",
+        "connect.keep.alive.interval.ms": "1000",
+    },
+)
+
+CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 
 _ENGINE = {
     "key.converter.schemas.enable": "false",
@@ -77,7 +120,8 @@ _ENGINE = {
     "value.converter.decimal.format": "NUMERIC",
     "value.converter.replace.null.with.default": "false",
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-    "decimal.handling.mode": "precise",
+    # As numbers, a NaN among them would end the reading of all tables; as text it is a value that does not fit.
+    "decimal.handling.mode": "string",
     "time.precision.mode": "adaptive_time_microseconds",
     "binary.handling.mode": "bytes",
     "column.propagate.source.type": ".*",
@@ -86,6 +130,8 @@ _ENGINE = {
     "snapshot.mode": "initial",
     "poll.interval.ms": "100",
     "event.processing.failure.handling.mode": "fail",
+    # By default a value that can't be converted becomes null.
+    "event.converting.failure.handling.mode": "fail",
     "errors.max.retries": "0",
     "executor.shutdown.timeout.ms": "2000",
     "task.management.timeout.ms": "120000",
@@ -94,31 +140,44 @@ _ENGINE = {
 what was acknowledged, and not exactly inside of a transaction."""
 
 
-def engine_properties(connection: DebeziumConnection, offsets: Path, thresholds: DebeziumThresholds) -> dict[str, str]:
-    """All properties of an engine; raises ConfigError for an unknown connector."""
+def engine_properties(
+    connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
+) -> dict[str, str]:
+    """All properties of an engine, with those that its server asks for; raises ConfigError for an unknown connector."""
     known = CONNECTORS.get(connection.connector)
-    if known is None and "." not in connection.connector:
-        names = ", ".join(CONNECTORS)
+    if known is None:
         raise ConfigError(
             f"connector {connection.connector!r} is unknown{nearest(connection.connector, CONNECTORS)}; "
-            f"expected {names}, or the full name of a Debezium connector's class"
+            f"expected {', '.join(CONNECTORS)}"
         )
-    fields = {"database": connection.database, "slot": connection.slot, "server_id": str(connection.server_id)}
-    own = {key: value.format(**fields) for key, value in known.properties.items()} if known else {}
+    fields = {
+        "database": connection.database,
+        "slot": connection.slot,
+        "folder": str(folder),
+        "server_id": str(connection.replica_id),
+    }
+    own = {key: _filled(value, fields) for key, value in known.properties.items()}
     return {
         **_ENGINE,
         "name": connection.slot,
         "topic.prefix": connection.slot,
-        "connector.class": known.java_class if known else connection.connector,
+        "connector.class": known.java_class,
         "database.hostname": connection.host,
         "database.port": str(connection.port),
         "database.user": connection.user,
         "database.password": connection.password,
         "table.include.list": ",".join(connection.tables),
-        "offset.storage.file.filename": str(offsets),
+        "offset.storage.file.filename": str(folder / OFFSETS),
         "heartbeat.interval.ms": str(thresholds.heartbeat_millis),
         "max.batch.size": str(thresholds.batch_events),
         "max.queue.size": str(2 * thresholds.batch_events),
         **own,
+        **of_server,
         **connection.properties,
     }
+
+
+def _filled(value: str, fields: Mapping[str, str]) -> str:
+    for name, text in fields.items():
+        value = value.replace(f"{{{name}}}", text)
+    return value

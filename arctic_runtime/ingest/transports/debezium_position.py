@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,13 +29,15 @@ class Position:
 
     `partition` tells of which server. `offset` is where an engine goes on: the end of a transaction, since Debezium
     does not go on exactly inside of one. `seen` is the last event that was read after that, None where none was.
-    `reached` is how far the source's log was read, in the server's own terms.
+    `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
+    over time, where the log itself does not tell them; it is in no text but `progress`.
     """
 
     partition: Mapping[str, Any]
     offset: Mapping[str, Any]
     seen: Mapping[str, Any] | None = None
     reached: Any = None
+    history: str | None = None
 
     @property
     def is_snapshot(self) -> bool:
@@ -44,6 +48,14 @@ class Position:
     def text(self) -> str:
         parts = {"partition": self.partition, "offset": self.offset, "seen": self.seen, "reached": self.reached}
         return _compact({key: value for key, value in parts.items() if value is not None})
+
+    @property
+    def progress(self) -> str | None:
+        """The text with the history; None where there is none."""
+        if self.history is None:
+            return None
+        packed = base64.b85encode(zlib.compress(self.history.encode(), 9)).decode()
+        return _compact({**json.loads(self.text), "history": packed})
 
     def stored(self, name: str) -> tuple[str, str]:
         """The key and the value by which Kafka Connect stores the offset of the engine with a name."""
@@ -81,13 +93,15 @@ class LogOrder(Protocol):
 
 
 def read_position(text: str) -> Position:
-    """The position of a text that `Position.text` wrote; raises CorruptState for another."""
+    """The position of a text that `Position.text` or `progress` wrote; raises CorruptState for another."""
     try:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]
         if isinstance(partition, dict) and isinstance(offset, dict):
-            return Position(partition, offset, parts.get("seen"), parts.get("reached"))
-    except (ValueError, TypeError, KeyError):
+            packed = parts.get("history")
+            history = zlib.decompress(base64.b85decode(packed)).decode() if packed else None
+            return Position(partition, offset, parts.get("seen"), parts.get("reached"), history)
+    except (ValueError, TypeError, KeyError, zlib.error):
         pass
     raise CorruptState(
         f"{text[:200]!r} is no position of a Debezium source; expected JSON with a partition and an offset.\n"

@@ -74,6 +74,7 @@ def _log_to_python() -> None:
     root = context.getConfiguration().getRootLogger()
     root.addAppender(_appender(), levels.WARN, None)
     context.updateLoggers()
+    java("java.util.logging.LogManager").getLogManager().reset()
 
 
 def _appender() -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
-from arctic_runtime.ingest.transports.source_database import ConnectionLost, SourceDatabase
+from arctic_runtime.ingest.transports.source_database import SourceDatabase
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -35,6 +36,13 @@ where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_s
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
 """
+_INEXACT_COLUMNS = """
+select n.nspname || '.' || c.relname, a.attname, format_type(a.atttypid, a.atttypmod) from pg_attribute a
+join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_type t on t.oid = a.atttypid
+where (a.attndims > 1 or t.typname in ('varbit', '_varbit', '_bit'))
+  and c.relkind in ('r', 'p') and not a.attisdropped and n.nspname not in ('pg_catalog', 'information_schema')
+"""
 _KEY = """
 select a.attname from pg_index i
 join pg_class c on c.oid = i.indrelid join pg_namespace n on n.oid = c.relnamespace
@@ -49,6 +57,7 @@ class PostgreSQL:
     """The server side of an ingestion."""
 
     order = WalOrder()
+    gives_signs_of_life = False
 
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
@@ -58,6 +67,7 @@ class PostgreSQL:
     def check(self, position: Position | None) -> None:
         """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
         self._check_setup()
+        self._check_columns()
         slot = self._slot()
         if position is None:
             self._check_tables()
@@ -114,16 +124,15 @@ class PostgreSQL:
         """The columns of a table's primary key, in order; none where it has none."""
         return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
 
+    def properties(self) -> Mapping[str, str]:
+        return {}
+
     def close(self) -> None:
         self._database.close()
 
-    def is_lost(self, error: SourceError) -> bool:
-        """Whether an error is a lost connection, which may come back."""
-        return isinstance(error, ConnectionLost)
-
     def failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
-        return self._database.failure(error) if error is not None else self._database.stopped(reason)
+        return self._database.failure(error) if error is not None else self._database.lost(reason)
 
     def drop_slot(self) -> None:
         """Drops the replication slot if there is one; raises SourceError where a reader uses it."""
@@ -165,6 +174,20 @@ class PostgreSQL:
             raise self._error(
                 f"user {self._connection.user} has no right to replicate.\n"
                 f"  what to do: `alter role {self._connection.user} replication`"
+            )
+
+    def _check_columns(self) -> None:
+        """Debezium makes nulls of lists inside of lists, and loses the length of bits that vary in it."""
+        inexact = [
+            f"{table}.{column} ({kind})"
+            for table, column, kind in self._database.rows(_INEXACT_COLUMNS)
+            if self._connection.reads_column(str(table), str(column))
+        ]
+        if inexact:
+            raise self._error(
+                "columns with bits of any length, lists of bits, or lists inside of lists can't be read exactly: "
+                f"{', '.join(inexact)}.\n"
+                "  what to do: exclude them, with the Debezium property `column.exclude.list`"
             )
 
     def _check_tables(self) -> None:

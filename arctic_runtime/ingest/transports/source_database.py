@@ -10,19 +10,42 @@ import jpype
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.jvm import java, start_jvm
+from arctic_runtime.ingest.transports.source_server import ConnectionLost
 
 Row = tuple[str | None, ...]
 
+_MYSQL = ("com.mysql.cj.jdbc.Driver", "jdbc:mysql://{host}:{port}/{database}")
+_MYSQL_SETTINGS = {
+    "connectTimeout": "10000",
+    "socketTimeout": "30000",
+    "sslMode": "PREFERRED",
+    "allowPublicKeyRetrieval": "true",
+}
+
 _DRIVERS: Mapping[str, tuple[str, str]] = {
     "postgresql": ("org.postgresql.Driver", "jdbc:postgresql://{host}:{port}/{database}"),
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
 }
 """Driver and URL by connector."""
 
 _SETTINGS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": "30", "ApplicationName": "arctic"},
+    "mysql": _MYSQL_SETTINGS,
+    "mariadb": _MYSQL_SETTINGS,
 }
 
+_PLAIN_BY_CODE: Mapping[int, str] = {
+    1044: "user {user} may not use database {database}",
+    1045: "the password of user {user} is wrong, or the user may not log in from here",
+    1049: "there is no database {database}",
+    1227: "user {user} lacks a right",
+    1236: "the server no longer has its binary log from the last commit on",
+}
+"""What codes of MySQL's errors mean, in plain words."""
+
 _PLAIN: Mapping[str, str] = {
+    "08S01": "the server can't be reached",
     "28P01": "the password of user {user} is wrong",
     "28000": "user {user} may not log in",
     "3D000": "there is no database {database}",
@@ -41,10 +64,6 @@ _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03"
 """States of SQL errors after which a server may come back."""
 
 _LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.SocketTimeoutException")
-
-
-class ConnectionLost(SourceError):
-    """The server can't be reached, or ended the connection: it may come back."""
 
 
 class SourceDatabase:
@@ -87,6 +106,9 @@ class SourceDatabase:
         """A Java exception as an error in plain words, by the first SQL state in its chain of causes."""
         for cause in causes(error):
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
+            code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
+            if code in _PLAIN_BY_CODE:
+                return self._told(_PLAIN_BY_CODE[code], str(cause.getMessage()))
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
@@ -95,9 +117,9 @@ class SourceDatabase:
                 return self._told("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
         return self._told("reading stopped", ": ".join(str(of.getMessage() or of) for of in causes(error)))
 
-    def stopped(self, reason: str) -> SourceError:
-        """An end of reading for a reason that is no Java exception."""
-        return self._told("reading stopped", reason)
+    def lost(self, reason: str) -> SourceError:
+        """A connection that was lost for a reason that is no Java exception."""
+        return self._told("the connection was lost", reason, ConnectionLost)
 
     def _told(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
         of = self._connection

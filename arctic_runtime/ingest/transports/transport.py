@@ -37,13 +37,15 @@ class Batch:
     """Events up to a position of the source. `position` is a text from which the transport can go on after them.
 
     `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
-    the events are rows of a snapshot that is still under way after the batch.
+    the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
+    after the batch, None where that is the position.
     """
 
     tables: tuple[TableEvents, ...]
     position: str
     count: int
     is_snapshot: bool = False
+    progress: str | None = None
 
 
 class Transport(Protocol):

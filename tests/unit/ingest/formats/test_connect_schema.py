@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.connect_schema import MOST_DIGITS, SOURCE_TYPE, source_schema
+from arctic_runtime.ingest.formats.connect_schema import (
+    MOST_DIGITS,
+    SOURCE_LENGTH,
+    SOURCE_SCALE,
+    SOURCE_TYPE,
+    source_schema,
+)
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
 
 DEBEZIUM, CONNECT = "io.debezium", "org.apache.kafka.connect.data"
@@ -46,6 +52,12 @@ def decimal(scale: int, precision: int | None = None, source: str | None = None)
     return logical("bytes", f"{CONNECT}.Decimal", **parameters)
 
 
+def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str, Any]:
+    """A text with what the database says of its column."""
+    told = {SOURCE_TYPE: source, SOURCE_LENGTH: str(length), SOURCE_SCALE: None if scale is None else str(scale)}
+    return {"type": "string", "parameters": {key: value for key, value in told.items() if value is not None}}
+
+
 @pytest.mark.parametrize(
     ("found", "kind", "encoding"),
     [
@@ -80,7 +92,6 @@ def decimal(scale: int, precision: int | None = None, source: str | None = None)
         (logical("string", f"{DEBEZIUM}.data.Uuid"), "string", "plain"),
         (logical("string", f"{DEBEZIUM}.data.Enum", allowed="a,b"), "string", "plain"),
         (logical("string", f"{DEBEZIUM}.data.EnumSet", allowed="a,b"), "string", "plain"),
-        (logical("bytes", f"{DEBEZIUM}.data.Bits", length="12"), "binary", "base64"),
         ({"type": "struct", "name": f"{DEBEZIUM}.data.VariableScaleDecimal"}, "string", "variable_decimal"),
         ({"type": "struct", "name": f"{DEBEZIUM}.data.geometry.Point"}, "string", "json"),
         ({"type": "map"}, "string", "json"),
@@ -90,6 +101,14 @@ def decimal(scale: int, precision: int | None = None, source: str | None = None)
         (decimal(2), "string", "plain"),
         (decimal(2, source="MONEY"), "decimal(19,2)", "plain"),
         (decimal(0, source="BIGINT UNSIGNED"), "decimal(20,0)", "plain"),
+        (decimal(5, 2), "decimal(5,5)", "plain"),
+        (text_decimal("NUMERIC", 12, 3), "decimal(12,3)", "plain"),
+        (text_decimal("DECIMAL UNSIGNED", 38, 0), "decimal(38,0)", "plain"),
+        (text_decimal("NUMERIC", 50, 2), "string", "plain"),
+        (text_decimal("NUMERIC", 0), "string", "plain"),
+        (text_decimal("NUMERIC", 3, 2046), "string", "plain"),
+        (text_decimal("MONEY", 2147483647, 0), "decimal(19,2)", "plain"),
+        (text_decimal("VARCHAR", 12, 0), "string", "plain"),
     ],
 )
 def test_a_type_keeps_its_values_exactly(found: dict[str, Any], kind: str, encoding: Encoding) -> None:
@@ -108,6 +127,26 @@ def test_a_type_keeps_its_values_exactly(found: dict[str, Any], kind: str, encod
 )
 def test_a_list_tells_how_its_elements_are_written(items: dict[str, Any], kind: str, element: Encoding) -> None:
     assert column({"type": "array", "items": items}) == SourceColumn("c0", kind, "array", element=element)
+
+
+def test_a_list_of_decimals_as_texts_has_the_digits_of_its_column() -> None:
+    found = {"type": "array", "items": {"type": "string"}, "parameters": text_decimal("_NUMERIC", 10, 2)["parameters"]}
+    assert column(found) == SourceColumn("c0", "array<decimal(10,2)>", "array", element="plain")
+    free = {**found, "parameters": text_decimal("_NUMERIC", 131089, 0)["parameters"]}
+    assert column(free) == SourceColumn("c0", "array<string>", "array", element="plain")
+
+
+@pytest.mark.parametrize(("length", "width"), [(2, 1), (8, 1), (9, 2), (64, 8)])
+def test_bits_have_the_bytes_of_their_column(length: int, width: int) -> None:
+    found = logical("bytes", f"{DEBEZIUM}.data.Bits", length=str(length))
+    assert column(found) == SourceColumn("c0", "binary", "base64", padded_to=width)
+
+
+@pytest.mark.parametrize("source", ["VARBIT", "_BIT", "_VARBIT"])
+def test_bits_that_lose_their_length_are_refused(source: str) -> None:
+    found = logical("bytes", f"{DEBEZIUM}.data.Bits", **{"length": "12", SOURCE_TYPE: source})
+    with pytest.raises(ConfigError, match=r"column c0: values of (var)?bit lose their length"):
+        column(found)
 
 
 def test_the_key_names_its_columns_in_order() -> None:

@@ -1,0 +1,30 @@
+"""The kinds of databases by the name of their connector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.mysql import MySQL
+from arctic_runtime.ingest.transports.postgresql import PostgreSQL
+from arctic_runtime.ingest.transports.source_server import SourceServer
+from arctic_runtime.profile import nearest
+from arctic_runtime.thresholds import DebeziumThresholds
+
+SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceServer]] = {
+    "postgresql": PostgreSQL,
+    "mysql": MySQL,
+    "mariadb": MySQL,
+}
+
+
+def server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
+    """The server of a connection; raises ConfigError for an unknown connector."""
+    make = SERVERS.get(connection.connector)
+    if make is None:
+        raise ConfigError(
+            f"connector {connection.connector!r} is unknown{nearest(connection.connector, SERVERS)}; "
+            f"expected {', '.join(SERVERS)}"
+        )
+    return make(connection, thresholds)

@@ -1,0 +1,58 @@
+"""The interface of databases: what an ingestion asks of the server beside the stream of its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium_position import LogOrder, Position, Source
+
+
+class ConnectionLost(SourceError):
+    """The server can't be reached, or ended the connection: it may come back."""
+
+
+class SourceServer(Protocol):
+    """A server of one kind. Methods raise SourceError in plain words, and ConnectionLost where it may come back."""
+
+    @property
+    def order(self) -> LogOrder:
+        """The order of events in its log."""
+
+    @property
+    def gives_signs_of_life(self) -> bool:
+        """Whether it sends something to a reader that waits, so that a silent one has lost it."""
+
+    def check(self, position: Position | None) -> None:
+        """Checks all that Debezium would fail of, or worse, go on without. Changes nothing.
+
+        None stands for a source that was never ingested.
+        """
+
+    def prepare(self, position: Position) -> None:
+        """Checks, and makes the server ready to go on after a position."""
+
+    def begin(self, first: Source) -> Source:
+        """Where the stream begins after a snapshot; `first` is the offset of a record of its end."""
+
+    def end(self) -> Any:
+        """Where the log ends now."""
+
+    def push(self) -> None:
+        """Has the stream come to the end of the log where nothing else is written."""
+
+    def reached(self, position: Position, end: Any) -> bool:
+        """Whether a position is behind all that was committed before the log ended at `end`."""
+
+    def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+        """The columns of a table's primary key, in order; none where it has none."""
+
+    def failure(self, error: Any, reason: str) -> SourceError:
+        """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
+
+    def properties(self) -> Mapping[str, str]:
+        """Properties of Debezium that depend on the server."""
+
+    def close(self) -> None:
+        """Ends the connection."""

@@ -1,0 +1,250 @@
+"""A real MariaDB through Debezium's engine: nothing is lost, nothing comes twice, and errors say what to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.thresholds import SHIPPED
+from tests.ingest.reading import Reading, drain, drained, opened, progress
+from tests.ingest.servers import MariaDBServer
+
+SMALL = replace(SHIPPED.debezium, batch_events=100)
+"""Batches that end inside of transactions."""
+
+PASSWORD = "s3cret-of-the-test"
+RIGHTS = "select, reload, lock tables, replication slave, replication client"
+
+
+@pytest.fixture
+def connection(mariadb: MariaDBServer, slot: str) -> DebeziumConnection:
+    """A connection to tables `a` and `b` of a database of the test's own, by a user with no more rights than needed."""
+    mariadb.sql(
+        f"create database {slot}",
+        f"create table {slot}.a (id int primary key, name varchar(5000))",
+        f"create table {slot}.b (id bigint primary key, amount decimal(10, 2))",
+        f"create user {slot}@'127.0.0.1' identified by '{PASSWORD}'",
+        f"grant {RIGHTS} on *.* to {slot}@'127.0.0.1'",
+    )
+    return DebeziumConnection(
+        "mariadb", "127.0.0.1", mariadb.port, slot, slot, PASSWORD, (rf"{slot}\.a", rf"{slot}\.b"), slot
+    )
+
+
+def test_a_snapshot_is_followed_by_what_happened_since(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
+    at = connection.slot
+    mariadb.sql(f"insert into {at}.a values (1, 'n1'), (2, 'n2'), (3, 'n3')")
+    with opened(connection) as transport:
+        first = drained(transport)
+        mariadb.sql(
+            f"insert into {at}.b values (7, 1.50)",
+            f"update {at}.a set name = 'new' where id = 2",
+            f"delete from {at}.a where id = 1",
+            f"truncate {at}.b",
+        )
+        second = drained(transport)
+    assert first.changes == [("r", {"id": i, "name": f"n{i}"}) for i in (1, 2, 3)]
+    operations = [(table.removeprefix(f"{at}."), event["op"]) for table, event in second.events]
+    assert operations == [("b", "c"), ("a", "u"), ("a", "d"), ("b", "t")]
+    assert second.changes[0][1] == {"id": 7, "amount": "1.50"}
+    assert dict(second.schemas)[f"{at}.a"] == dict(first.schemas)[f"{at}.a"]
+    assert second.events[1][1]["before"] == {"id": 2, "name": "n2"}
+
+
+def test_an_old_position_gives_exactly_what_follows_wherever_its_batch_ended(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    """A statement's rows are events of many rows in the log, and a transaction has many of these."""
+    at = connection.slot
+    position = drain(connection).position
+    many = ", ".join(f"({i}, repeat('n', 100))" for i in range(250))
+    more = ", ".join(f"({i}, 1)" for i in range(250, 370))
+    mariadb.sql(
+        "begin", f"insert into {at}.a values {many}", f"insert into {at}.b values {more}",
+        f"update {at}.b set amount = 2 where id < 300", "commit", f"delete from {at}.a where id < 30",
+    )  # fmt: skip
+    with opened(connection, position, thresholds=SMALL) as transport:
+        whole = drained(transport)
+    assert whole.ids == [*range(370), *range(250, 300), *range(30)]
+    assert len([batch for batch in whole.batches if batch.count]) > 4
+    for place, batch in enumerate(whole.batches[:-1], 1):
+        rest = drain(connection, progress(batch), thresholds=SMALL)
+        assert rest.changes == Reading(whole.batches[place:]).changes
+
+
+def test_definitions_of_tables_are_those_of_the_position(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    """The log has no names of columns: events from before a change are read by the definition of then."""
+    at = connection.slot
+    position = drain(connection).position
+    mariadb.sql(
+        f"insert into {at}.a values (1, 'x')",
+        f"alter table {at}.a add extra date first",
+        f"insert into {at}.a values ('2024-02-29', 2, 'y')",
+        f"alter table {at}.a drop extra",
+        f"insert into {at}.a values (3, 'z')",
+    )
+    reading = drain(connection, position)
+    columns = [[column.name for column in schema.columns] for _, schema in reading.schemas if schema]
+    assert columns == [["id", "name"], ["extra", "id", "name"], ["id", "name"]]
+    assert [row for _, row in reading.changes] == [
+        {"id": 1, "name": "x"},
+        {"extra": 19782, "id": 2, "name": "y"},
+        {"id": 3, "name": "z"},
+    ]
+    mariadb.sql(f"insert into {at}.a values (4, 'w')")
+    assert drain(connection, reading.position).ids == [4]
+    assert drain(connection, position).ids == [1, 2, 3, 4]
+
+
+def test_a_position_is_short_and_its_progress_has_the_definitions(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    """Positions are in the summary of every commit, progress only in one table's properties."""
+    columns = ", ".join(f"column_{i} varchar(100) default 'x'" for i in range(30))
+    mariadb.sql(*[f"create table {connection.slot}.t{i} (id int primary key, {columns})" for i in range(20)])
+    reading = drain(replace(connection, tables=(rf"{connection.slot}\..*",)))
+    assert len(reading.batches[-1].position) < 300
+    assert 300 < len(reading.position) < 10_000
+
+
+def test_a_position_without_definitions_is_refused(connection: DebeziumConnection) -> None:
+    reading = drain(connection)
+    with pytest.raises(SourceError, match=r"definitions of tables[\s\S]*arctic ingest --resync"):
+        DebeziumTransport(connection).check(reading.batches[-1].position)
+
+
+def test_events_are_left_out_up_to_a_tables_own_position(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    position = drain(connection).position
+    mariadb.sql(f"insert into {at}.a values {', '.join(f'({i}, 1)' for i in range(250))}")
+    with opened(connection, position, thresholds=SMALL) as transport:
+        reading = drained(transport)
+    with opened(connection, position) as transport:
+        again = [of for batch in drained(transport).batches for of in batch.tables]
+        counts = [sum(transport.after(of, batch.position).events.num_rows for of in again) for batch in reading.batches]
+    behind = [sum(batch.count for batch in reading.batches[: i + 1]) for i in range(len(reading.batches))]
+    assert counts == [250 - count for count in behind]
+
+
+ROWS = 2_000
+"""Of 5000 bytes each: more than the buffers on the way hold, so that a connection is lost inside of a transaction."""
+
+
+def test_reading_goes_on_when_a_server_comes_back(
+    mariadb: MariaDBServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = connection.slot
+    with opened(connection, thresholds=replace(SMALL, reconnect_poll_seconds=0.1)) as transport:
+        drained(transport)
+        mariadb.sql(f"insert into {at}.a select seq, repeat('n', 5000) from seq_1_to_{ROWS}")
+        first = next(batch for batch in transport.batches(until_drained=False) if batch.count)
+        mariadb.restart()
+        mariadb.sql(f"insert into {at}.a values ({ROWS + 1}, 'after')")
+        rest = drained(transport)
+    assert Reading([first, *rest.batches]).ids == list(range(1, ROWS + 2))
+    assert "Reading goes on" in caplog.text
+
+
+def test_a_server_that_is_silent_is_taken_for_lost(
+    mariadb: MariaDBServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reader of the log waits for ever where the network between is gone."""
+    found: list[Batch] = []
+    impatient = replace(SHIPPED.debezium, silence_seconds=3.0, reconnect_poll_seconds=0.1)
+    with opened(connection, thresholds=impatient) as transport:
+        drained(transport)
+        with mariadb.frozen():
+            reader = threading.Thread(target=lambda: found.extend(of for of in transport.batches(False) if of.count))
+            reader.start()
+            until = time.monotonic() + 30
+            while "no sign of life" not in caplog.text and time.monotonic() < until:
+                time.sleep(0.05)
+        mariadb.sql(f"insert into {connection.slot}.a values (1, 'x')")
+        while not found and time.monotonic() < until:
+            time.sleep(0.05)
+    reader.join()
+    assert Reading(found).ids == [1]
+
+
+def test_statements_that_only_mariadb_has_do_not_stop_the_reading(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    position = drain(connection).position
+    mariadb.sql(
+        f"create or replace sequence {connection.slot}.s start with 5",
+        f"create view {connection.slot}.v as select 1",
+        f"insert into {connection.slot}.a values (1, 'x')",
+        f"drop sequence {connection.slot}.s",
+    )
+    assert drain(connection, position).ids == [1]
+
+
+def test_columns_that_only_mariadb_has_are_named(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
+    mariadb.sql(f"create table {connection.slot}.c (id int primary key, u uuid)")
+    with pytest.raises(SourceError, match=rf"{connection.slot}\.c\.u \(uuid\)"):
+        DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\..*",))).check(None)
+    DebeziumTransport(connection).check(None)
+
+
+def test_a_purged_log_is_an_error_and_no_silent_snapshot(
+    mariadb: MariaDBServer, connection: DebeziumConnection
+) -> None:
+    position = drain(connection).position
+    mariadb.sql("flush binary logs")
+    newest = mariadb.sql("show binary logs").split()[-2]
+    mariadb.sql(f"purge binary logs to '{newest}'")
+    for attempt in (DebeziumTransport(connection).check, DebeziumTransport(connection).open):
+        with pytest.raises(SourceError, match=r"purged its binary log binlog\.\d+[\s\S]*arctic ingest --resync"):
+            attempt(position)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"password": "wr0ng-password"}, r"the password of user \w+ is wrong"),
+        ({"port": 1}, r"the server can't be reached"),
+        ({"database": "nowhere"}, r"there is no database nowhere"),
+        ({"tables": ("nowhere.a",)}, r"there is no table nowhere\.a"),
+    ],
+)
+def test_what_hinders_is_told_before_anything_is_made(
+    connection: DebeziumConnection, change: dict[str, object], expected: str
+) -> None:
+    broken = replace(connection, **change)  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=expected) as told:
+        DebeziumTransport(broken).check(None)
+    assert f"{broken.host}:{broken.port}" in str(told.value)
+    assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
+
+
+def test_a_missing_right_is_named(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
+    mariadb.sql(f"revoke replication slave on *.* from {connection.user}@'127.0.0.1'")
+    with pytest.raises(SourceError, match=r"lacks the right REPLICATION SLAVE[\s\S]*grant REPLICATION SLAVE on"):
+        DebeziumTransport(connection).check(None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [("binlog_row_image", "MINIMAL", "expected FULL"), ("binlog_format", "STATEMENT", "expected ROW")],
+)
+def test_a_setting_that_loses_values_is_told(
+    mariadb: MariaDBServer, connection: DebeziumConnection, setting: str, value: str, expected: str
+) -> None:
+    before = mariadb.sql(f"select @@global.{setting}")
+    mariadb.sql(f"set global {setting} = '{value}'")
+    try:
+        with pytest.raises(SourceError, match=rf"{setting} is {value}, {expected}[\s\S]*set global {setting}"):
+            DebeziumTransport(connection).check(None)
+    finally:
+        mariadb.sql(f"set global {setting} = '{before}'")
