@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import tempfile
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     _Receipt = tuple[Engine, Receipt]
 
 LOG = logging.getLogger(__name__)
+
+_RUNS = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,8 @@ class DebeziumTransport:
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
         inside = Path(folder.name)
         properties = engine_properties(self._connection, inside, self._thresholds, server.properties())
-        engine = Engine(properties, self._thresholds)
+        # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
+        engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, self._thresholds)
         self._tables.clear()
         if not position.is_snapshot:
             write_offsets(inside / OFFSETS, self._connection.slot, position)
