@@ -7,17 +7,24 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.debezium import DEBEZIUM
-from arctic_runtime.ingest.formats.event_format import EventFormat
+from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.event_format import Format
+from arctic_runtime.ingest.formats.registry import FORMATS, make_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.transport import Transport
 from arctic_runtime.profile import nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Session = Callable[[], "SparkSession"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Connection:
     """The way in of a source: its transport, and the format of its events."""
 
     transport: Transport
-    form: EventFormat
+    form: Format
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,12 @@ class Connector:
     `keys` are those that it takes, `required` those that it can't do without.
     """
 
-    make: Callable[[IngestSource, CatalogReader], Connection]
+    make: Callable[[IngestSource, CatalogReader, Session], Connection]
     keys: tuple[str, ...]
     required: tuple[str, ...]
 
 
-def connect(source: IngestSource, reader: CatalogReader) -> Connection:
+def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
     """The connection of a source; raises ConfigError for an unknown connector or settings that can't be used."""
     known = CONNECTORS.get(source.connector)
     if known is None:
@@ -55,14 +62,14 @@ def connect(source: IngestSource, reader: CatalogReader) -> Connection:
             f"source {source.name}: its `meta.arctic.ingest` can't be used with connector {source.connector}.\n"
             + "\n".join(f"  - {text}" for text in wrong)
         )
-    return known.make(source, reader)
+    return known.make(source, reader, session)
 
 
 _DATABASE_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 
 
-def _database(source: IngestSource, reader: CatalogReader) -> Connection:
+def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
     given = source.connection
     connection = DebeziumConnection(
         connector=source.connector,
@@ -76,7 +83,7 @@ def _database(source: IngestSource, reader: CatalogReader) -> Connection:
         properties=_properties(source, given.get("properties") or {}),
         **({"server_id": int(given["server_id"])} if "server_id" in given else {}),
     )
-    return Connection(DebeziumTransport(connection, reader.thresholds.debezium), DEBEZIUM)
+    return Connection(DebeziumTransport(connection, reader.thresholds.debezium), debezium())
 
 
 def _port(source: IngestSource, value: Any) -> int:
@@ -105,7 +112,36 @@ def _properties(source: IngestSource, value: Any) -> Mapping[str, str]:
     return {str(key): str(of) for key, of in value.items()}
 
 
+def _files(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+    from arctic_runtime.ingest.transports.file_log import FileTable
+    from arctic_runtime.ingest.transports.files import Files
+
+    given = source.connection
+    patterns = given.get("files") or {}
+    tables = {table.source_name: str(patterns.get(table.name, f"{table.source_name}/*")) for table in source.tables}
+    log = FileTable(source.ledger.sibling(f"{source.name}{FILE_LOG}"), reader, session)
+    folder = Folder(str(given["path"]), _properties(source, given.get("properties") or {}))
+    return Connection(Files(folder, tables, log, session, reader.thresholds.transports), _format(source))
+
+
+def _format(source: IngestSource) -> Format:
+    """The format of a source, as `format: canal`, or with its options as `format: {canal: {zone: UTC}}`."""
+    written = source.connection.get("format", "debezium")
+    if isinstance(written, Mapping) and len(written) == 1:
+        ((name, options),) = written.items()
+        return make_format(str(name), options or {})
+    if not isinstance(written, str):
+        raise ConfigError(
+            f"source {source.name}: `format` must be one of {', '.join(FORMATS)}, alone or with its options, "
+            f"such as {{rows: {{operation: op}}}}; found {written!r}"
+        )
+    return make_format(written, {})
+
+
+FILE_LOG = "__files"
 _DATABASE = Connector(_database, _DATABASE_KEYS, ("host", "database", "user"))
 
-CONNECTORS: Mapping[str, Connector] = MappingProxyType({"postgresql": _DATABASE})
+CONNECTORS: Mapping[str, Connector] = MappingProxyType(
+    {"postgresql": _DATABASE, "files": Connector(_files, ("path", "format", "files", "properties"), ("path",))}
+)
 """Connector → what makes its connections."""

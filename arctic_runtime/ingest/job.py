@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, DataError, SourceError
-from arctic_runtime.ingest.formats.event_format import EventFormat
+from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
 from arctic_runtime.ingest.writing.lease import Lease, taken
@@ -49,7 +49,7 @@ class Ingestion:
         self,
         source: IngestSource,
         transport: Transport,
-        form: EventFormat,
+        form: Format,
         reader: CatalogReader,
         session: Callable[[], SparkSession],
         report: Callable[[BatchReport], None] = lambda _: None,
@@ -180,6 +180,7 @@ class Ingestion:
         dead = partial(self._take_dead, table, batch.position)
         after, reads = self._transport.after, not self._is_staged
         found = []
+        parts = [part for events in parts for part in writer.told(events)]
         for place, events in enumerate(parts):
             is_last = place == len(parts) - 1
             part = Part(events, batch.position if is_last else None, tuple(parts[:place]))
@@ -188,7 +189,8 @@ class Ingestion:
 
     def _collect_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
         dead = partial(self._take_dead, table, batch.position)
-        return [self._writers[table.name].collect(part, dead) for part in parts]
+        writer = self._writers[table.name]
+        return [writer.collect(part, dead) for events in parts for part in writer.told(events)]
 
     def _end_snapshot(self, writer: TableWriter) -> list[Written]:
         return [writer.end_snapshot(self._transport.initial)]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, OnSchemaChange
 from arctic_runtime.plan.config_readers import read_names, read_text
@@ -44,16 +43,21 @@ _SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 class IngestedTable:
     """A table of a source. `source_name` is its name there, with its schema where the source has such.
 
-    `settings` are configuration keys of the arctic table. `columns` are those that the user declares, for formats that
-    do not tell them.
+    `settings` are configuration keys of the arctic table. `columns` are names and types of those that the user
+    declares, as the format reads them.
     """
 
     name: str
     source_name: str
     table: TableName
     settings: Mapping[str, Any]
-    columns: tuple[SourceColumn, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
     schema_changes: SchemaChanges = "safe"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key that the user configured; none where the source's counts."""
+        return read_names("primary_key", self.settings.get("primary_key", ()))
 
     def model(self, key: tuple[str, ...]) -> Model:
         """The arctic table as the runtime knows it; `key` is the source's primary key, used unless one is configured.
@@ -156,7 +160,7 @@ def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: 
         if key not in _TABLE_KEYS:
             wrong.append(f"table {of.name}: unknown key `{key}`{nearest(key, _TABLE_KEYS)}")
     full = source_name if "." in source_name or schema is None else f"{schema}.{source_name}"
-    columns = tuple(SourceColumn(column, kind) for column, kind in of.columns)
+    columns = dict(of.columns)
     return IngestedTable(of.name, full, TableName(of.catalog, of.schema, of.identifier), meta, columns, chosen)
 
 
@@ -192,10 +196,3 @@ _READERS: Mapping[str, tuple[Callable[[str, Any], Any], Any]] = {
     "dead_letters": (_read_most, 0),
     "table_schema": (read_text, None),
 }
-
-
-def declared_schema(table: IngestedTable) -> SourceSchema | None:
-    """The schema that the user declares for a table; None where no column has a type."""
-    if not table.columns:
-        return None
-    return SourceSchema(table.columns, read_names("primary_key", table.settings.get("primary_key", ())))

@@ -44,7 +44,7 @@ def source(postgresql: PostgreSQLServer, lake: Warehouse, slot: str) -> IngestSo
 
 def ingest(lake: Warehouse, source: IngestSource, **thresholds: Mapping[str, Any]) -> list[BatchReport]:
     under = lake.under(ingest={"lease_seconds": 0}, **thresholds)
-    connection = connect(source, under.reader)
+    connection = connect(source, under.reader, lake.environment.session)
     reports: list[BatchReport] = []
     job = Ingestion(
         source, connection.transport, connection.form, under.reader, lake.environment.session, reports.append
@@ -131,7 +131,7 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     postgresql.sql(f"select pg_drop_replication_slot('{slot}')", f"delete from {slot}.orders where id <= 100")
     with pytest.raises(Exception, match="arctic ingest --resync"):
         ingest(lake, source)
-    connection = connect(source, lake.reader)
+    connection = connect(source, lake.reader, lake.environment.session)
     resync = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.session)
     resync.run(once=True, resync=True)
     is_equal(lake, postgresql, slot)

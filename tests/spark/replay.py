@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from arctic_runtime.ingest.formats.debezium import DEBEZIUM
+from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -90,5 +90,5 @@ def source_of(lake: Warehouse, *names: str, **settings: Any) -> IngestSource:
 
 def ingest(lake: Warehouse, source: IngestSource, transport: Replay) -> list[BatchReport]:
     reports: list[BatchReport] = []
-    Ingestion(source, transport, DEBEZIUM, lake.reader, lake.environment.session, reports.append).run(once=True)
+    Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, reports.append).run(once=True)
     return reports

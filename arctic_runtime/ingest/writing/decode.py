@@ -20,13 +20,14 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX, same_name
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 
-CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY = (
-    f"{OWN_PREFIX}{own}" for own in ("change", "time", "transaction", "reason", "absent", "part", "old_key")
+CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY, ORDER = (
+    f"{OWN_PREFIX}{own}" for own in ("change", "time", "transaction", "reason", "absent", "part", "old_key", "order")
 )
 """Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
 (timestamp), in which transaction of the source (string), why an event is a dead letter (null for others), the names of
 columns whose value the source did not send (null where it sent all), and the place of a row in its event. OLD_KEY is a
-struct of the primary key before the change, null where the source does not send it or it is the same."""
+struct of the primary key before the change, null where the source does not send it or it is the same. ORDER is a struct
+that orders events of a key before their arrival does, null where arrival is the order."""
 
 _EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
 
@@ -35,10 +36,11 @@ _DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True)
 class _Value:
-    """The JSON text of a value as an expression, and the column that it is of."""
+    """The JSON text of a value as an expression, the column that it is of, and the zone of times that leave it out."""
 
     text: Sql
     column: SourceColumn
+    zone: str = "UTC"
 
 
 def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
@@ -65,6 +67,7 @@ def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFr
         aliased(_reason(form, schema, change), REASON),
         aliased(_absent(form, named), ABSENT),
         aliased(_old_key(form, schema), OLD_KEY),
+        aliased(_order(form), ORDER),
     )
     return decoded.where(~F.col(CHANGE).eqNullSafe("ignored"))
 
@@ -101,7 +104,7 @@ def _json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
 
 
 def _leaves(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, form.transaction) if path]
+    return [path for path in (form.operation, form.time, form.transaction, *form.order) if path]
 
 
 def _nested(leaves: Mapping[Path, DataType]) -> StructType:
@@ -163,6 +166,8 @@ _UNITS: Mapping[str, int] = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
 def _time(form: EventFormat) -> Sql:
     if form.time is None:
         return Sql("CAST(NULL AS timestamp)")
+    if form.time_unit == "text":
+        return statement("try_cast({value} AS timestamp)", value=_at(form.time))
     return statement(
         "timestamp_micros(try_cast({value} AS bigint) * {unit})",
         value=_at(form.time),
@@ -190,7 +195,7 @@ def _may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
 def _guarded(value: _Value, form: EventFormat) -> Sql:
     """A value in the column's type; null where it is absent or does not fit."""
     column, shown = value.column, _image_text(value.column, form, _change(form))
-    decoded = _decoded(_Value(shown, column))
+    decoded = _decoded(_Value(shown, column, form.zone or "UTC"))
     if not _may_be_absent(column, form):
         return decoded
     return statement(
@@ -199,7 +204,31 @@ def _guarded(value: _Value, form: EventFormat) -> Sql:
 
 
 def _decoded(value: _Value) -> Sql:
-    return _DECODERS[value.column.encoding](value)
+    decoded = _DECODERS[value.column.encoding](value)
+    width = value.column.padded_to
+    if width is None:
+        return decoded
+    return statement(
+        "CASE WHEN length({of}) < {width} THEN rpad({of}, {width}, X'00') ELSE {of} END",
+        of=decoded,
+        width=number(width),
+    )
+
+
+def _order(form: EventFormat) -> Sql:
+    """What orders the events of a table before the order of arrival; numbers are compared as numbers."""
+    if not form.order:
+        return Sql("CAST(NULL AS int)")
+    parts = [
+        statement(
+            "try_cast({value} AS decimal(38,9)) AS {n}, {value} AS {t}",
+            value=_at(path),
+            n=name(f"n{i}"),
+            t=name(f"t{i}"),
+        )
+        for i, path in enumerate(form.order)
+    ]
+    return statement("struct({parts})", parts=listed(parts))
 
 
 def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
@@ -220,7 +249,7 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
             says=says_rows,
             shown=shown,
             absent=absent,
-            decoded=_decoded(_Value(shown, column)),
+            decoded=_decoded(_Value(shown, column, form.zone or "UTC")),
             reason=text(f"column {column.name}: the value does not fit {column.type}"),
         )
         if not _fits_always(column):
@@ -428,16 +457,64 @@ def _variable_decimal(value: _Value) -> Sql:
 
 
 def _array(value: _Value) -> Sql:
-    """A list whose elements are cast one by one; null where one does not fit."""
-    element = value.column.type[len("array<") : -1]
+    """A list whose elements are decoded one by one; null where one does not fit."""
+    column = value.column
+    element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = statement("from_json({text}, 'array<string>')", text=value.text)
-    if element == "string":
-        return texts
-    cast = statement("transform({texts}, x -> try_cast(x AS {kind}))", texts=texts, kind=type_name(element))
-    misfit = statement(
-        "exists({texts}, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)", texts=texts, kind=type_name(element)
+    decoded = _decoded(_Value(Sql("x"), element, value.zone))
+    return statement(
+        "CASE WHEN NOT exists({texts}, x -> x IS NOT NULL AND ({decoded}) IS NULL) "
+        "THEN transform({texts}, x -> {decoded}) END",
+        texts=texts,
+        decoded=decoded,
     )
-    return statement("CASE WHEN NOT {misfit} THEN {cast} END", misfit=misfit, cast=cast)
+
+
+def _zoneless(value: _Value) -> Sql:
+    return statement("try_cast(concat({text}, {zone}) AS timestamp)", text=value.text, zone=text(f" {value.zone}"))
+
+
+def _date_text(value: _Value) -> Sql:
+    return statement("try_cast(rtrim('Z', {text}) AS date)", text=value.text)
+
+
+def _latin1(value: _Value) -> Sql:
+    """Bytes from characters of their numbers; a character that is no byte does not fit."""
+    return statement(
+        "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
+        text=value.text,
+        bytes=Sql("'^[\\\\x00-\\\\xff]*$'"),
+    )
+
+
+def _enum_index(value: _Value) -> Sql:
+    labels = listed(map(text, value.column.labels))
+    return statement(
+        "CASE WHEN {count} = 0 THEN '' ELSE get(array({labels}), CAST({count} AS int) - 1) END",
+        count=_count(value),
+        labels=labels,
+    )
+
+
+def _set_bits(value: _Value) -> Sql:
+    """Labels with commas between; null where a bit has no label."""
+    count, labels = _count(value), value.column.labels
+    shown = [
+        statement(
+            "CASE WHEN getbit({count}, {place}) = 1 THEN {label} END", count=count, place=number(i), label=text(of)
+        )
+        for i, of in enumerate(labels)
+    ]
+    return statement(
+        "CASE WHEN {count} BETWEEN 0 AND {most} THEN concat_ws(',', {shown}) END",
+        count=count,
+        most=number(2 ** min(len(labels), 63) - 1),
+        shown=listed(shown),
+    )
+
+
+def _set_array(value: _Value) -> Sql:
+    return statement("array_join(from_json({text}, 'array<string>'), ',')", text=value.text)
 
 
 def _zero_one(value: _Value) -> Sql:
@@ -453,13 +530,18 @@ _DECODERS: Mapping[Encoding, Callable[[_Value], Sql]] = {
     "epoch_nanos": _epoch_nanos,
     "zoned_timestamp": _cast,
     "local_timestamp": _cast,
-    "date_text": _cast,
+    "zoneless_timestamp": _zoneless,
+    "date_text": _date_text,
     "millis_of_day": lambda value: _time_of_day(value, 1_000),
     "micros_of_day": lambda value: _time_of_day(value, 1_000_000),
     "nanos_of_day": lambda value: _time_of_day(value, 1_000_000_000),
     "base64": _base64,
+    "latin1": _latin1,
     "base64_decimal": _base64_decimal,
     "variable_decimal": _variable_decimal,
     "array": _array,
     "zero_one": _zero_one,
+    "enum_index": _enum_index,
+    "set_bits": _set_bits,
+    "set_array": _set_array,
 }

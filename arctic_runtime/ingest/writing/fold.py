@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, REASON, TIME
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, ORDER, PART, REASON, TIME
 from arctic_runtime.ingest.writing.moved import OLD
 from arctic_runtime.model.columns import POSITION, TIMESTAMP, same_name
 from arctic_runtime.model.shape import Shape
@@ -106,7 +106,7 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
 
 
 def _order(step: int) -> Expression:
-    return F.struct(F.col(ARRIVAL), F.col(PART), F.lit(step).alias("step"))
+    return F.struct(F.col(ORDER), F.col(ARRIVAL), F.col(PART), F.lit(step).alias("step"))
 
 
 def _net(model: Model, events: DataFrame, counted: Tally, shape: Shape) -> DataFrame:

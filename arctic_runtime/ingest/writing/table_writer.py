@@ -15,15 +15,15 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
-from arctic_runtime.ingest.source import IngestedTable, declared_schema
-from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
+from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
+from arctic_runtime.ingest.source import IngestedTable
+from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.decode import CHANGE, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.columns import OWN_PREFIX, Column, plain_columns
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
@@ -96,12 +96,13 @@ class TableWriter:
     """
 
     def __init__(
-        self, table: IngestedTable, reader: CatalogReader, spark: Callable[[], SparkSession], form: EventFormat
+        self, table: IngestedTable, reader: CatalogReader, spark: Callable[[], SparkSession], form: Format
     ) -> None:
         self.table = table
         self._reader = reader
         self._spark = spark
-        self._form = form
+        self._format = form
+        self._form = form.events
         self._own: Place | None = None
         self._schema: SourceSchema | None = None
         self._stage = Stage(table.table, reader, spark)
@@ -169,7 +170,7 @@ class TableWriter:
         return key_names(self._reader.load_table(changes.schema, changes.name).properties.get(PRIMARY_KEY, ""))
 
     def _schema_of(self, events: TableEvents) -> SourceSchema:
-        schema = events.schema or declared_schema(self.table)
+        schema = events.schema or self._declared()
         if schema is None:
             raise SourceError(
                 f"{self.table.table}: the columns of {self.table.source_name} are not known: its events do not tell "
@@ -177,6 +178,29 @@ class TableWriter:
             )
         self._schema = schema
         return schema
+
+    def _declared(self) -> SourceSchema | None:
+        """The schema that the user declares; None where no column has a type."""
+        return self._format.declare(self.table.columns, self.table.key) if self.table.columns else None
+
+    def told(self, events: TableEvents) -> list[TableEvents]:
+        """Events by the schemas that they tell, each after those whose schema came first; as they are where none do."""
+        tell, paths = self._format.tell, self._format.events.schema
+        if events.schema is not None or tell is None:
+            return [events]
+        spark = self._spark()
+        rows = frame(spark, events)
+        payload = F.col(PAYLOAD).cast("string")
+        parts = F.to_json(F.struct(*[F.get_json_object(payload, f"$.{'.'.join(path)}") for path in paths]))
+        marked = rows.withColumn(_SCHEMA, parts)
+        found = marked.groupBy(_SCHEMA).agg(F.min(ARRIVAL).alias("first"), F.min_by(payload, ARRIVAL).alias("example"))
+        told = []
+        for row in sorted(found.collect(), key=lambda row: row["first"]):
+            tells = row[_SCHEMA] != "{}"
+            schema = tell(row["example"], None, self.table.columns) if tells else None
+            of_schema = marked.where(F.col(_SCHEMA).eqNullSafe(row[_SCHEMA])).drop(_SCHEMA)
+            told.append(replace(events, schema=schema or self._schema or self._declared(), events=_always(of_schema)))
+        return told
 
     def _attempt(
         self, part: Part, schema: SourceSchema, after: After, take_dead: Callable[[DataFrame], None], reads: bool
@@ -295,6 +319,13 @@ def _published(session: TableSession, context: Context, rows: DataFrame, shape: 
 def is_read() -> Expression:
     """Whether a decoded event is a row of a snapshot."""
     return F.col(CHANGE).eqNullSafe("read")
+
+
+_SCHEMA = f"{OWN_PREFIX}schema"
+
+
+def _always(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
+    return lambda _: rows
 
 
 def frame(spark: SparkSession, events: TableEvents) -> DataFrame:

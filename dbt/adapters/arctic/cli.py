@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"arctic {options.command}: {ended}", file=sys.stderr)
         return DIFFERENT
-    if options.json or answer.lines:
+    if answer.data is not None:
         print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))
     return DIFFERENT if answer.differs else DONE
 

@@ -47,7 +47,7 @@ def perform(options: argparse.Namespace) -> Answer:
     jobs = [_job(source, reader, environment.session, say) for source in chosen]
     with _stopped_by_signals(jobs):
         _run(jobs, options.once, options.resync)
-    return Answer([], ())
+    return Answer(None, ())
 
 
 def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
@@ -68,7 +68,7 @@ def _job(
 ) -> Ingestion:
     from arctic_runtime.ingest.job import Ingestion
 
-    connection = connect(source, reader)
+    connection = connect(source, reader, session)
 
     def report(batch: BatchReport) -> None:
         say(source.name, batch)

@@ -1,0 +1,128 @@
+"""Values of events are decoded exactly, by how their format writes them, or make the event a dead letter."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.ingest.formats.debezium import DEBEZIUM
+from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
+from arctic_runtime.ingest.writing.decode import REASON, decode
+
+LABELS = ("a", "b", "c")
+MOMENT = datetime.datetime(2024, 2, 29, 13, 14, 15, 123456)
+CASES: tuple[tuple[SourceColumn, Any, Any], ...] = tuple(
+    (SourceColumn("v", kind, encoding, **options), written, expected)  # type: ignore[arg-type]
+    for kind, encoding, options, written, expected in (
+        ("int", "plain", {}, -5, -5),
+        (
+            "decimal(38,2)",
+            "plain",
+            {},
+            "123456789012345678901234567890123456.78",
+            Decimal("123456789012345678901234567890123456.78"),
+        ),
+        ("double", "plain", {}, 0.1, 0.1),
+        ("double", "plain", {}, "NaN", float("nan")),
+        ("boolean", "plain", {}, True, True),
+        ("string", "plain", {}, "a\nß", "a\nß"),
+        ("string", "json", {}, {"a": [1, 2.50]}, '{"a":[1,2.5]}'),
+        ("date", "epoch_days", {}, 19782, datetime.date(2024, 2, 29)),
+        ("date", "epoch_days", {}, -1, datetime.date(1969, 12, 31)),
+        ("date", "date_text", {}, "2024-02-29Z", datetime.date(2024, 2, 29)),
+        ("timestamp_ntz", "epoch_millis", {}, 1709212455123, MOMENT.replace(microsecond=123000)),
+        ("timestamp_ntz", "epoch_micros", {}, 1709212455123456, MOMENT),
+        ("timestamp_ntz", "epoch_nanos", {}, 1709212455123456000, MOMENT),
+        ("timestamp_ntz", "local_timestamp", {}, "2024-02-29T13:14:15.123456Z", MOMENT),
+        ("timestamp", "zoned_timestamp", {}, "2024-02-29T15:14:15.123456+02:00", MOMENT),
+        ("timestamp", "zoneless_timestamp", {}, "2024-02-29 22:14:15.123456", MOMENT),
+        ("string", "millis_of_day", {}, 3_723_004, "01:02:03.004000"),
+        ("string", "micros_of_day", {}, 86_400_000_000, "24:00:00.000000"),
+        ("string", "micros_of_day", {}, -3_020_399_000_000, "-838:59:59.000000"),
+        ("string", "nanos_of_day", {}, 3_723_004_005_000, "01:02:03.004005"),
+        ("binary", "base64", {}, "AAH/", b"\x00\x01\xff"),
+        ("binary", "base64", {"padded_to": 5}, "AAH/", b"\x00\x01\xff\x00\x00"),
+        ("binary", "latin1", {}, "\x00\x01\xff", b"\x00\x01\xff"),
+        ("decimal(10,2)", "base64_decimal", {}, "AN6t", Decimal("570.05")),
+        ("decimal(10,2)", "base64_decimal", {}, "/w==", Decimal("-0.01")),
+        ("string", "variable_decimal", {}, {"scale": 3, "value": "AeJA"}, "123.456"),
+        ("string", "variable_decimal", {}, {"scale": 3, "value": "/w=="}, "-0.001"),
+        ("string", "variable_decimal", {}, {"scale": -2, "value": "Aw=="}, "300"),
+        ("array<int>", "array", {}, [1, None, 3], [1, None, 3]),
+        (
+            "array<date>",
+            "array",
+            {"element": "epoch_days"},
+            [0, 19782],
+            [datetime.date(1970, 1, 1), datetime.date(2024, 2, 29)],
+        ),
+        ("boolean", "zero_one", {}, 1, True),
+        ("string", "enum_index", {"labels": LABELS}, 2, "b"),
+        ("string", "enum_index", {"labels": LABELS}, 0, ""),
+        ("string", "set_bits", {"labels": LABELS}, 5, "a,c"),
+        ("string", "set_bits", {"labels": LABELS}, 0, ""),
+        ("string", "set_array", {}, ["a", "c"], "a,c"),
+    )
+)
+MISFITS: tuple[tuple[str, Encoding, Any], ...] = (
+    ("int", "plain", 3_000_000_000),
+    ("int", "plain", 1.5),
+    ("decimal(5,2)", "plain", 1.255),
+    ("decimal(5,2)", "plain", 1000),
+    ("boolean", "plain", "perhaps"),
+    ("date", "date_text", "2024-02-30"),
+    ("date", "date_text", "0000-00-00"),
+    ("timestamp_ntz", "epoch_nanos", 1),
+    ("timestamp_ntz", "epoch_millis", 9_223_372_036_854_775_807),
+    ("timestamp", "zoned_timestamp", "yesterday"),
+    ("binary", "base64", "%%%"),
+    ("binary", "latin1", "€"),
+    ("decimal(4,2)", "base64_decimal", "AN6t"),
+    ("array<int>", "array", [1, "x"]),
+    ("boolean", "zero_one", 2),
+    ("string", "enum_index", 4),
+    ("string", "set_bits", 8),
+)
+
+
+def decoded(spark: SparkSession, columns: list[tuple[SourceColumn, Any]]) -> list[Any]:
+    """Rows of one column each, every event alone, as a column of texts may differ in type."""
+    form = replace(DEBEZIUM, zone="Asia/Tokyo")
+    found = []
+    for column, written in columns:
+        text = json.dumps({"op": "c", "after": {"id": 1, "v": written}})
+        events = spark.createDataFrame([(text, None, 0)], "payload string, origin string, arrival bigint")
+        schema = SourceSchema((SourceColumn("id", "int"), column), ("id",))
+        found.append(decode(events, form, schema).select(F.col("v").alias("v"), REASON))
+    return [rows.collect()[0] for rows in found]
+
+
+def test_values_are_those_that_the_source_has(spark: SparkSession) -> None:
+    rows = decoded(spark, [(column, written) for column, written, _ in CASES])
+    for (column, written, expected), row in zip(CASES, rows, strict=True):
+        assert row[REASON] is None, (column, written, row)
+        value = bytes(row.v) if isinstance(row.v, bytearray) else row.v
+        assert value == expected or (value != value and expected != expected), (column, written, value)
+
+
+def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
+    options = {"labels": LABELS}
+    columns = [
+        (SourceColumn("v", kind, encoding, **(options if encoding in ("enum_index", "set_bits") else {})), written)
+        for kind, encoding, written in MISFITS
+    ]
+    rows = decoded(spark, columns)
+    for (kind, encoding, written), row in zip(MISFITS, rows, strict=True):
+        assert row[REASON] == f"column v: the value does not fit {kind}", (kind, encoding, written, row)
+        assert row.v is None
+
+
+def test_nulls_are_nulls_in_every_encoding(spark: SparkSession) -> None:
+    rows = decoded(spark, [(column, None) for column in dict.fromkeys(column for column, _, _ in CASES)])
+    assert [(row[REASON], row.v) for row in rows] == [(None, None)] * len(rows)
