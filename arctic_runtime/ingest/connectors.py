@@ -142,6 +142,9 @@ FILE_LOG = "__files"
 _DATABASE = Connector(_database, _DATABASE_KEYS, ("host", "database", "user"))
 
 CONNECTORS: Mapping[str, Connector] = MappingProxyType(
-    {"postgresql": _DATABASE, "files": Connector(_files, ("path", "format", "files", "properties"), ("path",))}
+    {
+        **dict.fromkeys(_PORTS, _DATABASE),
+        "files": Connector(_files, ("path", "format", "files", "properties"), ("path",)),
+    }
 )
 """Connector → what makes its connections."""

@@ -6,16 +6,17 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from tests.ingest.servers import PostgreSQLServer
+from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.spark.warehouse import Warehouse
 
 TABLES = ("orders", "items")
@@ -25,21 +26,77 @@ class Died(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.fixture
-def source(postgresql: PostgreSQLServer, lake: Warehouse, slot: str) -> IngestSource:
-    """Two tables: one with long texts that updates leave out, and one with a key of two columns."""
-    postgresql.sql(
-        f"create schema {slot}",
-        f"create table {slot}.orders (id int primary key, item text, amount numeric(12,2), at timestamptz, note text)",
-        f"alter table {slot}.orders alter column note set storage external",
-        f"create table {slot}.items (a int, b text, n bigint, primary key (a, b))",
-        f"insert into {slot}.orders select g, 'i' || g % 7, g * 1.5, now(), repeat('x' || g, 2000) "
+@dataclass(frozen=True)
+class Database:
+    """A database under test: how it creates tables, changes them at random, and shows their rows."""
+
+    connector: str
+    server: PostgreSQLServer | MariaDBServer
+    schema: str
+    setup: tuple[str, ...]
+    upsert: str
+    shown: Mapping[str, str]
+
+    def sql(self, *statements: str) -> str:
+        return self.server.sql(*(statement.format(at=self.schema) for statement in statements))
+
+
+def postgresql_of(server: PostgreSQLServer, schema: str) -> Database:
+    """With long texts that updates leave out."""
+    setup = (
+        "create schema {at}",
+        "create table {at}.orders (id int primary key, item text, amount numeric(12,2), at timestamptz, note text)",
+        "alter table {at}.orders alter column note set storage external",
+        "create table {at}.items (a int, b text, n bigint, primary key (a, b))",
+        "insert into {at}.orders select g, 'i' || g % 7, g * 1.5, now(), repeat('x' || g, 2000) "
         "from generate_series(1, 200) g",
-        f"insert into {slot}.items select g, 'b', g from generate_series(1, 50) g",
+        "insert into {at}.items select g, 'b', g from generate_series(1, 50) g",
     )
-    connection = {"host": "127.0.0.1", "port": postgresql.port, "database": "shop", "user": "postgres", "slot": slot}
-    tables = tuple(IngestedTable(name, f"{slot}.{name}", lake.table(name), {}) for name in TABLES)
-    return IngestSource("shop", "postgresql", connection, tables, lake.table("shop__dead_letters"))
+    shown = {
+        "orders": "select concat_ws('|', id, item, amount, (extract(epoch from at) * 1000000)::bigint, md5(note)) "
+        "from {at}.orders",
+        "items": "select concat_ws('|', a, b, n) from {at}.items",
+    }
+    return Database("postgresql", server, schema, setup, "on conflict ({key}) do update set {column} = {value}", shown)
+
+
+def mariadb_of(server: MariaDBServer, schema: str) -> Database:
+    setup = (
+        "create database {at}",
+        "create table {at}.orders "
+        "(id int primary key, item text, amount decimal(12,2), at timestamp(6), note longtext)",
+        "create table {at}.items (a int, b varchar(20), n bigint, primary key (a, b))",
+        "insert into {at}.orders select seq, concat('i', seq % 7), seq * 1.5, now(6), repeat(concat('x', seq), 2000) "
+        "from seq_1_to_200",
+        "insert into {at}.items select seq, 'b', seq from seq_1_to_50",
+    )
+    shown = {
+        "orders": "select concat_ws('|', id, item, amount, cast(unix_timestamp(at) * 1000000 as signed), md5(note)) "
+        "from {at}.orders",
+        "items": "select concat_ws('|', a, b, n) from {at}.items",
+    }
+    return Database("mariadb", server, schema, setup, "on duplicate key update {column} = {value}", shown)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def database(request: pytest.FixtureRequest, slot: str) -> Database:
+    server = request.getfixturevalue(request.param)
+    made = postgresql_of(server, slot) if request.param == "postgresql" else mariadb_of(server, slot)
+    made.sql(*made.setup)
+    return made
+
+
+@pytest.fixture
+def source(database: Database, lake: Warehouse) -> IngestSource:
+    connection = {
+        "host": "127.0.0.1",
+        "port": database.server.port,
+        "database": "shop" if database.connector == "postgresql" else database.schema,
+        "user": "postgres" if database.connector == "postgresql" else "root",
+        "slot": database.schema,
+    }
+    tables = tuple(IngestedTable(name, f"{database.schema}.{name}", lake.table(name), {}) for name in TABLES)
+    return IngestSource("shop", database.connector, connection, tables, lake.table("shop__dead_letters"))
 
 
 def ingest(lake: Warehouse, source: IngestSource, **thresholds: Mapping[str, Any]) -> list[BatchReport]:
@@ -54,13 +111,13 @@ def ingest(lake: Warehouse, source: IngestSource, **thresholds: Mapping[str, Any
 
 
 @contextlib.contextmanager
-def load(server: PostgreSQLServer, schema: str, seed: int) -> Iterator[None]:
+def load(database: Database, seed: int) -> Iterator[None]:
     """While this lasts, rows are inserted, updated, moved to other keys and deleted, in transactions of two tables."""
     chance, stopped = random.Random(seed), threading.Event()
 
     def work() -> None:
         while not stopped.is_set():
-            server.sql(";".join(["begin", *(statement(chance, schema) for _ in range(20)), "commit"]))
+            database.sql(";".join(["begin", *(statement(chance, database) for _ in range(20)), "commit"]))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -71,36 +128,34 @@ def load(server: PostgreSQLServer, schema: str, seed: int) -> Iterator[None]:
         thread.join()
 
 
-def statement(chance: random.Random, schema: str) -> str:
+def statement(chance: random.Random, database: Database) -> str:
     key, other = chance.randrange(300), chance.randrange(300)
+    amount = database.upsert.format(key="id", column="amount", value=other)
+    n = database.upsert.format(key="a, b", column="n", value=other)
     return chance.choice(
         (
-            f"insert into {schema}.orders values ({key}, 'new', {other}, now(), repeat('y', {other * 20})) "
-            f"on conflict (id) do update set amount = {other}",
-            f"update {schema}.orders set amount = amount + 1, item = 'u{other}' where id = {key}",
-            f"update {schema}.orders set note = null where id = {key}",
-            f"update {schema}.orders set id = {other + 300} where id = {key} "
-            f"and not exists (select from {schema}.orders where id = {other + 300})",
-            f"delete from {schema}.orders where id = {key} or id = {other + 300}",
-            f"insert into {schema}.items values ({key}, 'c', {other}) on conflict (a, b) do update set n = {other}",
-            f"delete from {schema}.items where a = {key}",
+            f"insert into {{at}}.orders values ({key}, 'new', {other}, now(), repeat('y', {other * 20})) {amount}",
+            f"update {{at}}.orders set amount = amount + 1, item = 'u{other}' where id = {key}",
+            f"update {{at}}.orders set note = null where id = {key}",
+            f"update {{at}}.orders set id = {other + 300} where id = {key} "
+            f"and not exists (select 1 from (select id from {{at}}.orders) o where o.id = {other + 300})",
+            f"delete from {{at}}.orders where id = {key} or id = {other + 300}",
+            f"insert into {{at}}.items values ({key}, 'c', {other}) {n}",
+            f"delete from {{at}}.items where a = {key}",
         )
     )
 
 
-def is_equal(lake: Warehouse, server: PostgreSQLServer, schema: str) -> None:
-    """Source and table are equal row by row, and each table is what its change table folds to."""
-    columns = {"orders": "id, item, amount, extract(epoch from at) * 1000000, md5(note)", "items": "a, b, n"}
+def is_equal(lake: Warehouse, database: Database) -> None:
+    """Source and table are equal row by row."""
     own = {"orders": "id, item, amount, unix_micros(at), md5(note)", "items": "a, b, n"}
     for name in TABLES:
-        at_source = server.sql(f"select {columns[name]} from {schema}.{name} order by 1, 2").splitlines()
-        rows = lake.spark.table(lake.sql_name(name)).selectExpr(*own[name].split(", ")).collect()
-        here = ["|".join("" if of is None else str(of) for of in row) for row in rows]
-        assert sorted(line.replace(".000000", "") for line in at_source) == sorted(here)
+        rows = lake.spark.table(lake.sql_name(name)).selectExpr(f"concat_ws('|', {own[name]}) as row").collect()
+        assert sorted(database.sql(database.shown[name]).splitlines()) == sorted(row[0] for row in rows)
 
 
 def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
-    lake: Warehouse, postgresql: PostgreSQLServer, source: IngestSource, slot: str
+    lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
     died: set[str] = set()
 
@@ -111,40 +166,45 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
             raise Died(name)
         return done
 
-    with load(postgresql, slot, 1), failpoint(dying):
+    with load(database, 1), failpoint(dying):
         for _ in range(40):
             with contextlib.suppress(Died):
                 ingest(lake, source)
                 break
     assert {"ingest.lease", "ingest.advance", "commit.append", "commit.publish", "view.replace"} <= died
     ingest(lake, source)
-    is_equal(lake, postgresql, slot)
+    is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=True):
         assert lake.broken(table.model(key)) == []
     assert lake.spark.table(str(source.ledger)).count() == 0
 
 
 def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
-    lake: Warehouse, postgresql: PostgreSQLServer, source: IngestSource, slot: str
+    lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
     ingest(lake, source)
-    postgresql.sql(f"select pg_drop_replication_slot('{slot}')", f"delete from {slot}.orders where id <= 100")
-    with pytest.raises(Exception, match="arctic ingest --resync"):
+    database.sql("delete from {at}.orders where id <= 100")
+    if isinstance(database.server, PostgreSQLServer):
+        database.sql("select pg_drop_replication_slot('{at}')")
+    else:
+        database.sql("flush binary logs")
+        database.server.purge_logs()
+    with pytest.raises(SourceError, match="arctic ingest --resync"):
         ingest(lake, source)
     connection = connect(source, lake.reader, lake.environment.session)
     resync = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.session)
     resync.run(once=True, resync=True)
-    is_equal(lake, postgresql, slot)
+    is_equal(lake, database)
     assert lake.spark.table(lake.sql_name("orders__changes")).where("_action = 'delete'").count() == 100
-    postgresql.sql(f"update {slot}.orders set item = 'late' where id = 150")
+    database.sql("update {at}.orders set item = 'late' where id = 150")
     ingest(lake, source)
-    is_equal(lake, postgresql, slot)
+    is_equal(lake, database)
 
 
 def test_small_batches_are_ingested_as_exactly_as_large_ones(
-    lake: Warehouse, postgresql: PostgreSQLServer, source: IngestSource, slot: str
+    lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
     reports = ingest(lake, replace(source, trigger_seconds=0), debezium={"batch_events": 60})
     assert sum(report.count for report in reports) == 250
     assert all(of.read == of.applied for report in reports for of in report.tables)
-    is_equal(lake, postgresql, slot)
+    is_equal(lake, database)
