@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -261,6 +262,29 @@ def test_what_hinders_is_told_before_anything_is_made(
         DebeziumTransport(broken).check(None)
     assert f"{broken.host}:{broken.port}" in str(told.value)
     assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
+
+
+def test_nothing_is_printed_and_no_log_has_the_password(
+    postgresql: PostgreSQLServer,
+    reader: DebeziumConnection,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level("DEBUG")
+    postgresql.sql(
+        f"alter role {reader.user} replication",
+        f"grant all on schema {reader.slot} to {reader.user}",
+        f"alter table {reader.slot}.a owner to {reader.user}",
+        f"alter table {reader.slot}.b owner to {reader.user}",
+        f"grant create on database shop to {reader.user}",
+    )
+    drain(reader)
+    postgresql.sql(f"alter role {reader.user} password 'another'")
+    with pytest.raises(SourceError):
+        DebeziumTransport(reader).check(None)
+    assert capfd.readouterr() == ("", "")
+    assert PASSWORD not in caplog.text
+    assert PASSWORD not in Path("/proc/self/cmdline").read_text()
 
 
 def test_a_table_that_does_not_exist_is_named(connection: DebeziumConnection) -> None:

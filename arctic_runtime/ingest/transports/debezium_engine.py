@@ -6,7 +6,6 @@ no code in Python runs for single events. Java's threads wait where batches are 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import struct
@@ -97,7 +96,7 @@ class Engine:
         self._closed = False
         self._ended: EngineEnded | None = None
         self._engine = self._build(properties)
-        self._thread = threading.Thread(target=self._engine.run, name="debezium", daemon=True)
+        self._thread = _java_thread(self._engine)
 
     def _build(self, properties: Mapping[str, str]) -> Any:
         settings = java("java.util.Properties")()
@@ -107,9 +106,7 @@ class Engine:
         consumer = {"handleBatch": self._handle, "supportsTombstoneEvents": lambda: False}
         builder = java(f"{package}.DebeziumEngine").create(java(f"{package}.format.Json")).using(settings)
         builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
-        # Asked after empty polls too, with no records; a commit then would cross one of `acknowledge` in other threads.
-        policy = {"performCommit": lambda records, _: int(records) > 0}
-        builder = builder.using(jpype.JProxy(f"{package}.spi.OffsetCommitPolicy", dict=policy))
+        builder = builder.using(self._calls.commit_policy(java(f"{package}.spi.OffsetCommitPolicy")))
         completion = {"handle": self._complete}
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
 
@@ -146,20 +143,21 @@ class Engine:
             self._closed = True
             self._changed.notify_all()
         until = time.monotonic() + seconds
-        closing = threading.Thread(target=self._close_engine, args=(until,), name="debezium-close", daemon=True)
-        closing.start()
-        closing.join(max(0.0, until - time.monotonic()))
-        self._thread.join(max(0.0, until - time.monotonic()))
-        if self._thread.is_alive():
+        while self._thread.isAlive() and time.monotonic() < until and not self._asked_to_close(until):
+            time.sleep(self._thresholds.close_poll_seconds)
+        self._thread.join(_millis(until))
+        if self._thread.isAlive():
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
-    def _close_engine(self, until: float) -> None:
-        """An engine refuses to stop while its connector starts, so it is asked again."""
-        while self._thread.is_alive() and time.monotonic() < until:
-            with contextlib.suppress(jpype.JException):
-                self._engine.close()
-                return
-            time.sleep(self._thresholds.close_poll_seconds)
+    def _asked_to_close(self, until: float) -> bool:
+        """Asks the engine to stop, in a thread of Java's: it may take long. False while it starts, when it refuses."""
+        task = java("java.util.concurrent.FutureTask")(self._calls.closing(self._engine))
+        _java_thread(task).start()
+        try:
+            task.get(_millis(until), java("java.util.concurrent.TimeUnit").MILLISECONDS)
+        except jpype.JException as error:
+            return "starting" not in str(error)
+        return True
 
     def _complete(self, _: bool, message: Any, error: Any) -> None:
         with self._changed:
@@ -184,6 +182,18 @@ class Engine:
             self._changed.wait_for(lambda: len(self._waiting) < self._thresholds.waiting_batches or self._closed)
 
 
+def _java_thread(work: Any) -> Any:
+    """A thread of Java's for a Runnable: one of Python's that is in Java when Python ends brings the process down."""
+    thread = java("java.lang.Thread")(work, "debezium")
+    thread.setDaemon(True)
+    return thread
+
+
+def _millis(until: float) -> int:
+    """The time until a moment, at least one: for Java none is for ever."""
+    return max(1, round((until - time.monotonic()) * 1000))
+
+
 def write_offsets(file: Path, name: str, position: Position) -> None:
     """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine goes on."""
     key, value = position.stored(name)
@@ -206,6 +216,7 @@ class _Calls:
     def __init__(self) -> None:
         handles, kinds = java("java.lang.invoke.MethodHandles").publicLookup(), java("java.lang.invoke.MethodType")
         as_interface = java("java.lang.invoke.MethodHandleProxies").asInterfaceInstance
+        self._handles, self._kinds, self._as_interface = handles, kinds, as_interface
         function, collectors = java("java.util.function.Function"), java("java.util.stream.Collectors")
         record, identity = java("org.apache.kafka.connect.source.SourceRecord"), java("java.util.IdentityHashMap")
         schema = java("org.apache.kafka.connect.data.Schema")
@@ -233,6 +244,22 @@ class _Calls:
         settings.put("schemas.enable", "false")
         self._json.configure(settings, False)
         self._schemas: list[RecordSchema] = []
+
+    def commit_policy(self, policy: Any) -> Any:
+        """Commits where there are records.
+
+        Debezium asks after empty polls too, without records; a commit then would cross one of `acknowledge`.
+        """
+        combine, number, yes = java("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
+        sign = self._handles.findStatic(java("java.lang.Long"), "signum", self._kinds.methodType(jpype.JInt, number))
+        is_any = combine.explicitCastArguments(sign, self._kinds.methodType(yes, number))
+        return self._as_interface(policy, combine.dropArguments(is_any, 1, java("java.time.Duration").class_))
+
+    def closing(self, engine: Any) -> Any:
+        """The close of an engine as a Callable."""
+        nothing = self._kinds.methodType(java("java.lang.Void").TYPE)
+        close = self._handles.findVirtual(java("java.io.Closeable"), "close", nothing).bindTo(engine)
+        return self._as_interface(java("java.util.concurrent.Callable"), close)
 
     def read(self, records: Any, committer: Any) -> Records:
         texts = [(entry.getKey(), entry.getValue()) for entry in records.stream().collect(self._by_schema).entrySet()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -74,7 +75,14 @@ def _log_to_python() -> None:
     root = context.getConfiguration().getRootLogger()
     root.addAppender(_appender(), levels.WARN, None)
     context.updateLoggers()
+    atexit.register(_leave, root)
     java("java.util.logging.LogManager").getLogManager().reset()
+
+
+def _leave(root: Any) -> None:
+    """Ends what calls Python from threads of Java's: one that does when Python ends brings the process down."""
+    root.removeAppender("python")
+    java("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
 
 
 def _appender() -> Any:

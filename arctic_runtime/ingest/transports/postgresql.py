@@ -43,6 +43,18 @@ join pg_type t on t.oid = a.atttypid
 where (a.attndims > 1 or t.typname in ('varbit', '_varbit', '_bit'))
   and c.relkind in ('r', 'p') and not a.attisdropped and n.nspname not in ('pg_catalog', 'information_schema')
 """
+_UNTOLD_COLUMNS = """
+select n.nspname || '.' || c.relname, a.attname, format_type(a.atttypid, a.atttypmod) from pg_attribute a
+join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_type t on t.oid = a.atttypid left join pg_type e on e.oid = t.typelem
+where c.relreplident <> 'f' and a.attstorage <> 'p' and not a.attisdropped
+  and (
+    t.typcategory = 'A' and t.typlen = -1 and e.typname not in ('text', 'varchar', 'bpchar', 'json', 'jsonb', 'bytea',
+      'uuid', 'int4', 'int8', 'date')
+    or t.typname = 'bit' and a.atttypmod > 160
+  )
+  and c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
+"""
 _KEY = """
 select a.attname from pg_index i
 join pg_class c on c.oid = i.indrelid join pg_namespace n on n.oid = c.relnamespace
@@ -68,6 +80,7 @@ class PostgreSQL:
         """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
         self._check_setup()
         self._check_columns()
+        self._check_unsent_values()
         slot = self._slot()
         if position is None:
             self._check_tables()
@@ -178,17 +191,33 @@ class PostgreSQL:
 
     def _check_columns(self) -> None:
         """Debezium makes nulls of lists inside of lists, and loses the length of bits that vary in it."""
-        inexact = [
-            f"{table}.{column} ({kind})"
-            for table, column, kind in self._database.rows(_INEXACT_COLUMNS)
-            if self._connection.reads_column(str(table), str(column))
-        ]
+        inexact = self._columns(_INEXACT_COLUMNS)
         if inexact:
             raise self._error(
                 "columns with bits of any length, lists of bits, or lists inside of lists can't be read exactly: "
                 f"{', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
             )
+
+    def _check_unsent_values(self) -> None:
+        """Of long values that an update leaves alone Debezium makes nulls, where a type has no mark for them."""
+        untold = self._columns(_UNTOLD_COLUMNS)
+        if untold:
+            tables = sorted({f"alter table {of.rpartition('.')[0]} replica identity full" for of in untold})
+            raise self._error(
+                "the server does not send long values of these columns with every update, and for their types Debezium "
+                f"does not tell that: {', '.join(untold)}.\n"
+                f"  what to do: `{'; '.join(tables)}`, or exclude the columns, with the Debezium property "
+                "`column.exclude.list`"
+            )
+
+    def _columns(self, sql: str) -> list[str]:
+        """The columns among those of a query that are read, with their types."""
+        return [
+            f"{table}.{column} ({kind})"
+            for table, column, kind in self._database.rows(sql)
+            if self._connection.reads_column(str(table), str(column))
+        ]
 
     def _check_tables(self) -> None:
         names = [str(row[0]) for row in self._database.rows(_TABLES)]

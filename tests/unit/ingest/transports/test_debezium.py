@@ -1,0 +1,89 @@
+"""A transport for databases without Java: what it needs, and what it shows of a connection."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport, PlacedEvents, merged
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, engine_properties
+from arctic_runtime.thresholds import SHIPPED
+
+CONNECTION = DebeziumConnection(
+    "postgresql", "db", 5432, "shop", "reader", "hush-hush", (r"public\.a", r"sales\..*"), "arctic_shop"
+)
+
+
+def test_without_debezium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [of for of in sys.modules if of.startswith("arctic_runtime.ingest.transports.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jpype", None)
+    with pytest.raises(ConfigError, match=r"pip install 'dbt-arctic\[cdc\]'"):
+        DebeziumTransport(CONNECTION).check(None)
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    assert "hush-hush" not in f"{CONNECTION!r} {CONNECTION.place}"
+    assert CONNECTION.masked("url?password=hush-hush&user=reader") == "url?password=***&user=reader"
+
+
+def test_a_password_that_is_a_name_is_not_taken_out_of_texts() -> None:
+    """Otherwise messages would lose the names that they speak of."""
+    assert replace(CONNECTION, password="shop").masked("no database shop") == "no database shop"
+    assert replace(CONNECTION, password="").masked("nothing to hide") == "nothing to hide"
+
+
+def test_properties_of_the_user_win_over_those_of_the_server_and_ours() -> None:
+    chosen = replace(CONNECTION, properties={"snapshot.fetch.size": "5", "poll.interval.ms": "7"})
+    found = engine_properties(chosen, Path("/folder"), SHIPPED.debezium, {"poll.interval.ms": "6", "x.y": "1"})
+    assert found["poll.interval.ms"] == "7"
+    assert found["snapshot.fetch.size"] == "5"
+    assert found["x.y"] == "1"
+    assert found["table.include.list"] == r"public\.a,sales\..*"
+    assert found["offset.storage.file.filename"] == "/folder/offsets"
+    assert (found["slot.name"], found["publication.name"], found["topic.prefix"]) == ("arctic_shop",) * 3
+
+
+def test_readers_of_one_server_have_numbers_of_their_own() -> None:
+    other = replace(CONNECTION, slot="arctic_other")
+    assert CONNECTION.replica_id == replace(CONNECTION, host="x").replica_id
+    assert CONNECTION.replica_id != other.replica_id
+    assert replace(other, server_id=7).replica_id == 7
+    assert 0 < other.replica_id < 2**32
+
+
+def test_an_unknown_connector_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"postgresq.*did you mean .postgresql"):
+        engine_properties(replace(CONNECTION, connector="postgresq"), Path(), SHIPPED.debezium, {})
+
+
+@pytest.mark.parametrize(
+    ("column", "is_read"),
+    [
+        ("public.a.id", True),
+        ("PUBLIC.A.ID", True),
+        ("sales.b.id", True),
+        ("sales.b.secret", False),
+        ("public.b.id", False),
+    ],
+)
+def test_columns_are_read_of_tables_that_are_and_unless_excluded(column: str, is_read: bool) -> None:
+    connection = replace(CONNECTION, properties={"column.exclude.list": r"x\.y\.z, sales\..*\.secret"})
+    assert connection.reads_column(*column.rsplit(".", 1)) is is_read  # type: ignore[call-arg]
+
+
+def events(table: str, *columns: str) -> PlacedEvents:
+    schema = SourceSchema(tuple(SourceColumn(name, "int") for name in columns))
+    return PlacedEvents(table, schema, pa.table({"payload": [f"{table}{len(columns)}"]}))
+
+
+def test_events_are_put_together_where_a_schema_was_only_read_again() -> None:
+    found = merged([events("a", "x"), events("b", "x"), events("a", "x"), events("a", "x", "y"), events("a", "x")])
+    shown = [(of.table, of.schema and len(of.schema.columns), of.events.num_rows) for of in found]
+    assert shown == [("a", 1, 2), ("b", 1, 1), ("a", 2, 1), ("a", 1, 1)]
