@@ -62,6 +62,9 @@ def java(name: str) -> Any:
 _TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
 """Loggers of what ends an engine, which its caller gets as an exception."""
 
+_METRICS = "io.debezium.metrics.stats.MeasurementCollector"
+"""A logger that says of every event, when many come, that a metric leaves it out; nobody reads that metric."""
+
 
 def _log_to_python() -> None:
     """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
@@ -71,6 +74,7 @@ def _log_to_python() -> None:
     ).newConfigurationBuilder()
     builder.setStatusLevel(levels.OFF)
     builder.add(builder.newRootLogger(levels.WARN))
+    builder.add(builder.newLogger(_METRICS, levels.OFF))
     context = java("org.apache.logging.log4j.core.config.Configurator").initialize(builder.build())
     root = context.getConfiguration().getRootLogger()
     root.addAppender(_appender(), levels.WARN, None)
