@@ -12,6 +12,7 @@ from benchmarks import (
     compaction,
     flatness,
     handwritten,
+    ingest,
     layers,
     lookup,
     many_commits,
@@ -46,6 +47,8 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "startup": lambda _: startup.measure(),
     "night": lambda _: night.measure(),
     "planner": lambda _: planner.measure(),
+    "ingest_files": lambda options: ingest.measure_files(options.rows),
+    "ingest_debezium": lambda options: ingest.measure_debezium(options.rows),
 }
 
 
