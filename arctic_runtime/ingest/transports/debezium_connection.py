@@ -140,6 +140,26 @@ _ENGINE = {
 what was acknowledged, and not exactly inside of a transaction."""
 
 
+_TLS_OF_MYSQL = {
+    "database.ssl.keystore": "clientCertificateKeyStoreUrl",
+    "database.ssl.keystore.password": "clientCertificateKeyStorePassword",
+    "database.ssl.truststore": "trustCertificateKeyStoreUrl",
+    "database.ssl.truststore.password": "trustCertificateKeyStorePassword",
+}
+"""Properties of Debezium, and what the driver for MySQL calls them."""
+
+
+def driver_settings(connection: DebeziumConnection) -> dict[str, str]:
+    """How the database's driver encrypts a connection, as the properties of Debezium say."""
+    given = connection.properties
+    if connection.connector == "postgresql":
+        return {key.removeprefix("database."): of for key, of in given.items() if key.startswith("database.ssl")}
+    found = {theirs: given[key] for key, theirs in _TLS_OF_MYSQL.items() if key in given}
+    found = {key: f"file:{of}" if key.endswith("Url") else of for key, of in found.items()}
+    mode = given.get("database.ssl.mode")
+    return found if mode is None else {**found, "sslMode": mode.upper()}
+
+
 def engine_properties(
     connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
 ) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import jpype
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings
 from arctic_runtime.ingest.transports.jvm import java, start_jvm
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
 
@@ -40,7 +40,7 @@ _PLAIN_BY_CODE: Mapping[int, str] = {
     1045: "the password of user {user} is wrong, or the user may not log in from here",
     1049: "there is no database {database}",
     1227: "user {user} lacks a right",
-    1236: "the server no longer has its binary log from the last commit on",
+    1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
 }
 """What codes of MySQL's errors mean, in plain words."""
 
@@ -57,6 +57,7 @@ _PLAIN: Mapping[str, str] = {
     "57P02": "the server ended unexpectedly",
     "57P03": "the server is starting or stopping",
     "42501": "user {user} lacks a right",
+    "58P01": "the server no longer has its log from the last commit on; `arctic ingest --resync` reads all again",
 }
 """What states of SQL errors mean, in plain words."""
 
@@ -146,7 +147,8 @@ class SourceDatabase:
             of = self._connection
             driver, url = _DRIVERS[of.connector]
             settings = java("java.util.Properties")()
-            for key, value in {**_SETTINGS[of.connector], "user": of.user, "password": of.password}.items():
+            own = {**_SETTINGS[of.connector], **driver_settings(of), "user": of.user, "password": of.password}
+            for key, value in own.items():
                 settings.setProperty(key, value)
             self._open = java(driver)().connect(url.format(host=of.host, port=of.port, database=of.database), settings)
         return self._open

@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport, PlacedEvents, merged
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, engine_properties
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings, engine_properties
 from arctic_runtime.thresholds import SHIPPED
 
 CONNECTION = DebeziumConnection(
@@ -48,6 +48,29 @@ def test_properties_of_the_user_win_over_those_of_the_server_and_ours() -> None:
     assert found["table.include.list"] == r"public\.a,sales\..*"
     assert found["offset.storage.file.filename"] == "/folder/offsets"
     assert (found["slot.name"], found["publication.name"], found["topic.prefix"]) == ("arctic_shop",) * 3
+
+
+@pytest.mark.parametrize(
+    ("connector", "properties", "expected"),
+    [
+        ("postgresql", {}, {}),
+        (
+            "postgresql",
+            {"database.sslmode": "verify-full", "database.sslrootcert": "/ca", "poll.interval.ms": "1"},
+            {"sslmode": "verify-full", "sslrootcert": "/ca"},
+        ),
+        ("mariadb", {}, {}),
+        (
+            "mysql",
+            {"database.ssl.mode": "verify_identity", "database.ssl.truststore": "/store"},
+            {"sslMode": "VERIFY_IDENTITY", "trustCertificateKeyStoreUrl": "file:/store"},
+        ),
+    ],
+)
+def test_questions_are_encrypted_as_the_stream_is(
+    connector: str, properties: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert driver_settings(replace(CONNECTION, connector=connector, properties=properties)) == expected
 
 
 def test_readers_of_one_server_have_numbers_of_their_own() -> None:
