@@ -27,7 +27,7 @@ help:
 	@echo "make clean      take away what was built here"
 
 install: $(INSTALLED)
-	@$(BIN)/python -m arctic_runtime.spark.jars --install-java
+	@$(BIN)/python -m arctic_runtime.spark.jars --install-java kafka
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory databases; fi
 
 # Their packages start servers of their own where an init system runs; the tests use none of these.

@@ -19,6 +19,9 @@ Setting = str | int | float | bool
 
 CATALOG_TYPES = ("rest", "jdbc", "hive", "glue", "hadoop", "nessie")
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+JARS_SETTING = "spark.arctic.jars"
+"""A setting of our own with the groups of further JARs that a Spark is started with, comma-separated."""
+
 KEPT = "local"
 """The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
 
@@ -159,6 +162,12 @@ class Profile:
     def started(self) -> Profile:
         """The profile of the Spark that has to be started for this one: a kept server's own, else this."""
         return replace(self, method="session", url=None) if self.is_kept else self
+
+    def with_jars(self, group: str) -> Profile:
+        """The same profile with a group of further JARs for Spark, such as `kafka`."""
+        groups = [part for part in self.settings.get(JARS_SETTING, "").split(",") if part]
+        chosen = ",".join(dict.fromkeys([*groups, group]))
+        return replace(self, settings={**self.settings, JARS_SETTING: chosen})
 
     @property
     def sqlite_file(self) -> Path | None:

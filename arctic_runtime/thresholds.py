@@ -442,6 +442,9 @@ class TransportThresholds:
     batch_events: int = 1_000_000
     """Events of one batch from Kafka at most."""
 
+    answer_seconds: float = 10.0
+    """The longest wait for an answer of Kafka to a question for offsets."""
+
     file_log_snapshots: int = 100
     """Snapshots of a file log, one for each batch, from which on it is rewritten."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from arctic_runtime.profile import KEPT, Profile
+from arctic_runtime.profile import JARS_SETTING, KEPT, Profile
 from tests.thresholds import STEADY
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
@@ -51,6 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def spark_settings() -> dict[str, str]:
     """Settings that favour small data and quick starts; suites that use the same ones share one Spark."""
     return {
+        JARS_SETTING: "kafka",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.memory": "2g",
         "spark.master": "local[2]",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.ingest.kafka_server import KafkaServer
 from tests.ingest.servers import MariaDBServer, Missing, PostgreSQLServer
 from tests.spark.conftest import environment, lake, namespace, reader, spark
 
@@ -39,6 +40,13 @@ def postgresql() -> Iterator[PostgreSQLServer]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDBServer]:
     server = running(MariaDBServer)
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    server = running(KafkaServer)
     yield server
     server.remove()
 

@@ -1,7 +1,8 @@
 """What the Java side is made of: Java itself, three JARs by exact coordinates, and a class-data archive.
 
 `python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
-(`DBT_ARCTIC_HOME`, else the user's own) and need no network.
+(`DBT_ARCTIC_HOME`, else the user's own) and need no network. Groups of further JARs, such as `kafka`, are prepared
+where they are named after the command.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import JARS_SETTING
 from arctic_runtime.thresholds import EngineThresholds
 
 JAVA_OLDEST = 17
@@ -103,6 +106,53 @@ JARS = (
     ),
 )
 
+GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
+    {
+        "kafka": (
+            Jar(
+                group="org.apache.spark",
+                artifact="spark-sql-kafka-0-10_2.13",
+                version="4.1.1",
+                sha256="9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
+                size=491694,
+            ),
+            Jar(
+                group="org.apache.spark",
+                artifact="spark-token-provider-kafka-0-10_2.13",
+                version="4.1.1",
+                sha256="e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
+                size=66579,
+            ),
+            Jar(
+                group="org.apache.kafka",
+                artifact="kafka-clients",
+                version="3.9.1",
+                sha256="7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
+                size=9215194,
+            ),
+            Jar(
+                group="org.apache.commons",
+                artifact="commons-pool2",
+                version="2.12.1",
+                sha256="5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
+                size=152289,
+            ),
+        ),
+    }
+)
+"""JARs that not every Spark needs, by the name that chooses them. Spark itself has whatever else they ask for."""
+
+_IN_SPARK = (
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.lz4:lz4-java",
+    "org.xerial.snappy:snappy-java",
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "org.slf4j:slf4j-api",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
+)
+
 
 def home() -> Path:
     """The cache directory, which may be deleted at any time and is then made anew."""
@@ -114,15 +164,25 @@ def home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbt-arctic"
 
 
-def jar_paths() -> tuple[Path, ...]:
-    """The JARs' files, resolved first where one is missing or has the wrong size.
+def jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
+    """The files of JARs, by default of those that every Spark needs, resolved where one is missing or incomplete.
 
     Raises ConfigError where they can't be resolved or aren't what was recorded.
     """
-    paths = tuple(_path(jar) for jar in JARS)
-    if not all(_has_size(path, jar.size) for path, jar in zip(paths, JARS, strict=True)):
-        _resolve()
+    wanted = JARS if wanted is None else wanted
+    paths = tuple(_path(jar) for jar in wanted)
+    if not all(_has_size(path, jar.size) for path, jar in zip(paths, wanted, strict=True)):
+        _resolve(wanted)
     return paths
+
+
+def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files of the groups that settings choose; raises ConfigError as `jar_paths` does, and for unknown groups."""
+    names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
+    unknown = [name for name in names if name not in GROUPS]
+    if unknown:
+        raise ConfigError(f"{JARS_SETTING} names {', '.join(unknown)}; expected some of {', '.join(GROUPS)}")
+    return tuple(path for name in names for path in jar_paths(GROUPS[name]))
 
 
 def verify_jars() -> tuple[JarCheck, ...]:
@@ -217,7 +277,7 @@ def _sha256(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _resolve() -> None:
+def _resolve(wanted: Sequence[Jar]) -> None:
     """Let Spark resolve the JARs into a directory of our own, and move in those that are as recorded.
 
     Moving is atomic and the contents are known, so any number of processes may resolve at once.
@@ -226,24 +286,28 @@ def _resolve() -> None:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_resolve(f"the directory can't be written ({error.strerror})") from error
+        raise _cannot_resolve(wanted, f"the directory can't be written ({error.strerror})") from error
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
-        output = run_resolution(Path(scratch))
-        for jar in JARS:
+        output = run_resolution(Path(scratch), wanted)
+        for jar in wanted:
             resolved = Path(scratch) / "jars" / jar.file_name
             found = _sha256(resolved)
             if found is None:
-                raise _cannot_resolve(f"no {jar.coordinates}; Spark said:\n{output}")
+                raise _cannot_resolve(wanted, f"no {jar.coordinates}; Spark said:\n{output}")
             if found != jar.sha256:
-                raise _cannot_resolve(f"{jar.coordinates} with SHA-256 {found} in place of {jar.sha256}")
+                raise _cannot_resolve(wanted, f"{jar.coordinates} with SHA-256 {found} in place of {jar.sha256}")
             resolved.replace(_path(jar))
 
 
-def run_resolution(scratch: Path) -> str:
+def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
     """Start and stop a Spark that has to fetch the packages; returns the end of what it printed."""
     java = find_java()
-    packages = ",".join(jar.coordinates for jar in JARS)
-    settings = {"spark.jars.packages": packages, "spark.jars.ivy": str(scratch), "spark.ui.enabled": "false"}
+    settings = {
+        "spark.jars.packages": ",".join(jar.coordinates for jar in wanted),
+        "spark.jars.excludes": ",".join(_IN_SPARK),
+        "spark.jars.ivy": str(scratch),
+        "spark.ui.enabled": "false",
+    }
     program = (
         "import sys; from pyspark.sql import SparkSession; "
         "pairs = dict(pair.split('=', 1) for pair in sys.argv[1:]); "
@@ -262,11 +326,11 @@ def run_resolution(scratch: Path) -> str:
     return "\n".join(f"    {line}" for line in result.stdout.splitlines()[-25:])
 
 
-def _cannot_resolve(found: str) -> ConfigError:
+def _cannot_resolve(wanted: Sequence[Jar], found: str) -> ConfigError:
     return ConfigError(
-        "The JARs that Spark needs for Iceberg could not be resolved.\n"
+        "The JARs that Spark needs could not be resolved.\n"
         f"  where: {home() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
-        f"  expected: {', '.join(jar.coordinates for jar in JARS)}, as recorded\n"
+        f"  expected: {', '.join(jar.coordinates for jar in wanted)}, as recorded\n"
         f"  found: {found}\n"
         "  what to do: run `python -m arctic_runtime.spark.jars` once with access to a Maven repository"
     )
@@ -306,6 +370,7 @@ def main(arguments: Sequence[str]) -> int:
         if "--install-java" in arguments:
             _ensure_java()
         jar_paths()
+        group_paths({JARS_SETTING: ",".join(name for name in arguments if not name.startswith("-"))})
         archive = record_archive()
     except ConfigError as error:
         print(error, file=sys.stderr)

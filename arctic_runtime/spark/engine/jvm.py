@@ -127,7 +127,7 @@ def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subp
     command = [
         str(java.executable),
         "-cp",
-        os.pathsep.join(classes),
+        os.pathsep.join([*classes, *map(str, jars.group_paths(settings))]),
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
@@ -181,8 +181,13 @@ def class_path(settings: Mapping[str, str]) -> list[str]:
 
 
 def jar_settings(profile: Profile) -> dict[str, str]:
-    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them."""
-    paths = [str(path) for path in jars.jar_paths()]
+    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them.
+
+    Groups of further JARs come last on that path, where the class-data archive holds with and without them.
+    """
+    paths = [
+        str(path) for path in (*jars.jar_paths(), *(() if profile.is_local else jars.group_paths(profile.settings)))
+    ]
     name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
     return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 HEAVY = {
     "agate",
+    "confluent_kafka",
     "dbt",
     "dbt_common",
     "importlib",

@@ -21,6 +21,7 @@ FACTS = {
     "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
+    "ingest/transports/kafka.py: _PARTITION_BITS": "room for the partitions of a topic in the order of events",
     "ingest/transports/files.py: _ROW_BITS": "how Spark numbers rows",
     "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
     "ingest/formats/connect_schema.py: MOST_DIGITS": "the most digits of a decimal",
@@ -58,6 +59,7 @@ OVERWRITTEN = {
     "spark/test_fingerprints.py: fingerprints.RULES": "as a later release has it",
     "spark/test_judge.py: fingerprint.WRITTEN_VERSION": "as an earlier release had it",
     "unit/plan/test_fingerprint.py: fingerprints.RULES": "as a later release has it",
+    "unit/spark/test_jars.py: jars.GROUPS": "a JAR that need not be downloaded",
     "unit/spark/test_jars.py: jars.JARS": "a JAR that need not be downloaded",
     "unit/spark/test_server.py: server.SERVER_COMMAND": "a server without Spark",
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import JARS_SETTING
 from arctic_runtime.spark.engine import jars
 from arctic_runtime.spark.engine.jars import Jar
 
@@ -26,7 +27,8 @@ def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes 
     def deliver(content: bytes | None) -> list[Path]:
         runs: list[Path] = []
 
-        def run(scratch: Path) -> str:
+        def run(scratch: Path, wanted: Sequence[Jar]) -> str:
+            assert wanted == (JAR,)
             runs.append(scratch)
             (scratch / "jars").mkdir()
             if content is not None:
@@ -83,6 +85,24 @@ def test_verifying_compares_contents_and_resolves_nothing(
     (check,) = jars.verify_jars()
     assert not check.ok
     assert check.expected == JAR.sha256
+
+
+def test_groups_are_resolved_where_settings_choose_them(
+    resolve: Callable[[bytes | None], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = resolve(CONTENT)
+    monkeypatch.setattr(jars, "GROUPS", {"things": (JAR,), "others": ()})
+    assert jars.group_paths({}) == ()
+    assert runs == []
+    assert jars.group_paths({JARS_SETTING: " things, others"}) == jars.jar_paths()
+    assert len(runs) == 1
+    with pytest.raises(ConfigError, match="names stuff; expected some of things, others"):
+        jars.group_paths({JARS_SETTING: "stuff"})
+
+
+def test_a_jar_is_in_one_group_alone() -> None:
+    listed = [jar.coordinates for jar in (*jars.JARS, *(jar for group in jars.GROUPS.values() for jar in group))]
+    assert len(set(listed)) == len(listed)
 
 
 def java_home(tmp_path: Path, version: str) -> Path:

@@ -1,0 +1,78 @@
+"""How Kafka is reached: once in the words of Spark's source, once in those of the client that looks for offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arctic_runtime.errors import ConfigError
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+_MODULES: Mapping[Mechanism, str] = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True)
+class KafkaConnection:
+    """The servers of a Kafka, as `host:port` with commas between, and what they want to know.
+
+    With a `user` they are told name and password by a `mechanism`. `tls` encrypts the connection: `ca_file` has the
+    certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster they
+    have to be on each machine. `properties` are settings whose names are the same in Java's client and in librdkafka.
+    Raises ConfigError where the parts contradict.
+    """
+
+    servers: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    mechanism: Mechanism = "PLAIN"
+    tls: bool = False
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.user is None) != (self.password is None):
+            raise ConfigError("Kafka wants `user` and `password` together, and one of them is missing")
+        if not self.tls and (self.ca_file or self.certificate_file):
+            raise ConfigError("`ca_file` and `certificate_file` have a meaning with `tls: true` alone")
+
+    @property
+    def protocol(self) -> str:
+        return f"{'SASL_' if self.user else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's source."""
+        options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
+        if self.user is not None and self.password is not None:
+            login = (
+                f"{_MODULES[self.mechanism]} required username={_quoted(self.user)} password={_quoted(self.password)};"
+            )
+            options |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": login}
+        if self.ca_file:
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file}
+        if self.certificate_file:
+            options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.certificate_file}
+        return {f"kafka.{key}": value for key, value in options.items()}
+
+    def client_options(self) -> dict[str, str]:
+        """Settings of confluent-kafka's clients."""
+        options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
+        if self.user is not None and self.password is not None:
+            options |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
+        if self.ca_file:
+            options |= {"ssl.ca.location": self.ca_file}
+        if self.certificate_file:
+            options |= {"ssl.certificate.location": self.certificate_file, "ssl.key.location": self.certificate_file}
+        return options
+
+
+def _quoted(value: str) -> str:
+    """A value as a JAAS configuration takes it."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

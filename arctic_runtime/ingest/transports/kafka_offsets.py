@@ -1,0 +1,106 @@
+"""Which offsets of which partitions are read next, from where reading stopped and what Kafka has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from arctic_runtime.errors import SourceError
+
+Partition = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+Offsets = Mapping[Partition, int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What Kafka has of a partition: events from `first` to before `end`."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """The events of a partition from `start` to before `end`."""
+
+    partition: Partition
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def encode(offsets: Offsets) -> str:
+    """A position: JSON of topic → partition → the offset to read next, as Spark's source writes offsets."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics)
+
+
+def decode(position: str) -> dict[Partition, int]:
+    topics: Mapping[str, Mapping[str, int]] = json.loads(position)
+    return {(topic, int(number)): offset for topic, of in topics.items() for number, offset in of.items()}
+
+
+def begin(position: Offsets, kept: Mapping[Partition, Kept], skips_lost: bool = False) -> dict[Partition, int]:
+    """The offset to read next of every partition that there is.
+
+    A partition that a position doesn't know is read from its first event. Raises SourceError where events after the
+    position are gone, or the topic was made anew; with `skips_lost` reading goes on with the first event that is there.
+    """
+    known = {topic for topic, _ in position}
+    offsets = {}
+    for partition, has in kept.items():
+        # A partition that was added to a topic later has lost events if its first ones are gone.
+        wanted = position.get(partition, 0 if partition[0] in known else has.first)
+        if not has.first <= wanted <= has.end and not skips_lost:
+            raise _lost(partition, wanted, has)
+        offsets[partition] = wanted if has.first <= wanted <= has.end else has.first
+    gone = sorted(set(position) - set(kept))
+    if gone and not skips_lost:
+        raise _lost(gone[0], position[gone[0]], None)
+    return offsets
+
+
+def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
+    """Ranges of about `most` events in all, each partition's share by what it has; at least one event of each."""
+    rest = {partition: ends[partition] - offset for partition, offset in offsets.items() if partition in ends}
+    rest = {partition: count for partition, count in rest.items() if count > 0}
+    total = sum(rest.values())
+    return tuple(
+        Range(partition, offsets[partition], offsets[partition] + min(count, max(1, count * most // total)))
+        for partition, count in sorted(rest.items())
+    )
+
+
+def moved(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
+    """The offsets after ranges were read."""
+    return {**offsets, **{of.partition: of.end for of in ranges}}
+
+
+def topics_of(ranges: Iterable[Range]) -> Iterator[tuple[str, tuple[Range, ...]]]:
+    by_topic: dict[str, list[Range]] = {}
+    for of in ranges:
+        by_topic.setdefault(of.partition[0], []).append(of)
+    return ((topic, tuple(own)) for topic, own in by_topic.items())
+
+
+def _lost(partition: Partition, wanted: int, kept: Kept | None) -> SourceError:
+    topic, number = partition
+    if kept is None:
+        found = "no such partition"
+    elif wanted < kept.first:
+        found = f"offsets from {kept.first} on: Kafka's retention has deleted what was before"
+    else:
+        found = f"offsets up to {kept.end}: the topic was deleted and made anew"
+    return SourceError(
+        f"Kafka no longer has events that were not read yet.\n  where: topic {topic}, partition {number}\n"
+        f"  expected: offset {wanted}\n  found: {found}\n"
+        "  what to do: run once with `on_data_loss: skip`, which goes on with the first event that is there, and let "
+        "the source send all rows anew, for instance by a snapshot of Debezium"
+    )

@@ -1,0 +1,253 @@
+"""Events of Kafka are read with their bytes as they are, in order, between offsets, and published exactly once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.registry import make_format
+from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.kafka import Kafka
+from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka_offsets import decode
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
+from arctic_runtime.ingest.writing.table_writer import frame
+from arctic_runtime.thresholds import TransportThresholds
+from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LIMITS = TransportThresholds()
+Event = tuple[str, bytes | None]
+
+_topics = (f"topic{number}" for number in itertools.count(1))
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return next(_topics)
+
+
+def transport(spark: SparkSession, kafka: KafkaServer, topic: str, **settings: Any) -> Kafka:
+    return Kafka(KafkaConnection(kafka.address), {"t": topic}, lambda: spark, LIMITS, **settings)
+
+
+def read(spark: SparkSession, source: Kafka, position: str | None = None) -> list[tuple[Batch, list[Event]]]:
+    """Batches, each with its events as ORIGIN and PAYLOAD, in the order of ARRIVAL."""
+    source.open(position or source.initial)
+    found = []
+    for batch in source.batches(until_drained=True):
+        rows = [row for of in batch.tables for row in frame(spark, of).select(ARRIVAL, ORIGIN, PAYLOAD).collect()]
+        assert len({row[0] for row in rows}) == len(rows)
+        rows.sort(key=lambda row: row[0])
+        found.append((batch, [(row[1], None if row[2] is None else bytes(row[2])) for row in rows]))
+    return found
+
+
+def test_values_are_handed_over_as_they_are(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    values = [b'{"a":1}', b"\xff\xfe{", b"", None, b'{"b":"\xe2\x82']
+    kafka.create(topic)
+    kafka.send(topic, [("k", value) for value in values])
+    [(batch, events)] = read(spark, transport(spark, kafka, topic))
+    assert events == [(f"{topic}:0:{place}", value) for place, value in enumerate(values)]
+    assert batch.count == 5
+    assert decode(batch.position) == {(topic, 0): 5}
+
+
+def test_tombstones_are_left_out_where_a_format_has_them(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", b"1"), ("k", None), ("k", b"2")])
+    [(batch, events)] = read(spark, transport(spark, kafka, topic, has_tombstones=True))
+    assert [value for _, value in events] == [b"1", b"2"]
+    assert decode(batch.position) == {(topic, 0): 3}
+
+
+def test_partitions_are_in_order_and_batches_end_at_their_limit(
+    spark: SparkSession, kafka: KafkaServer, topic: str
+) -> None:
+    kafka.create(topic, partitions=3)
+    for partition in range(3):
+        kafka.send(topic, [("k", f"{partition}-{number}") for number in range(20 * partition)], partition)
+    source = Kafka(KafkaConnection(kafka.address), {"t": topic}, lambda: spark, TransportThresholds(batch_events=25))
+    batches = read(spark, source)
+    assert batches[0][0].count <= 25
+    found = [(origin.split(":")[1], value) for _, events in batches for origin, value in events]
+    for partition in range(3):
+        own = [value for of, value in found if of == str(partition)]
+        assert own == [f"{partition}-{number}".encode() for number in range(20 * partition)]
+
+
+def test_events_of_a_transaction_come_when_it_is_committed(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1")])
+    kafka.send(topic, [("k", "lost")], transaction=f"{topic}!")
+    kafka.send(topic, [("k", "2")], transaction=topic)
+    source = transport(spark, kafka, topic)
+    [(batch, events)] = read(spark, source)
+    assert [value for _, value in events] == [b"1", b"2"]
+    assert read(spark, source, batch.position) == []
+    kafka.send(topic, [("k", "lost")], transaction=f"{topic}!")
+    [(batch, events)] = read(spark, source, batch.position)
+    assert events == []
+    kafka.send(topic, [("k", "3")])
+    [(_, events)] = read(spark, source, batch.position)
+    assert [value for _, value in events] == [b"3"]
+
+
+def test_events_up_to_a_position_are_left_out(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic, partitions=2)
+    for partition in range(2):
+        kafka.send(topic, [("k", f"{partition}-{number}") for number in range(4)], partition)
+    source = transport(spark, kafka, topic)
+    source.open(source.initial)
+    batch = next(source.batches(until_drained=True))
+    for position, left in (
+        (source.initial, 8),
+        (f'{{"{topic}":{{"0":3}}}}', 5),
+        (f'{{"{topic}":{{"0":3,"1":1}}}}', 4),
+        (batch.position, 0),
+    ):
+        assert frame(spark, source.after(batch.tables[0], position)).count() == left
+
+
+def test_a_new_partition_is_read_from_its_first_event(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1")])
+    source = transport(spark, kafka, topic)
+    [(batch, _)] = read(spark, source)
+    kafka.widen(topic, 2)
+    kafka.send(topic, [("k", "2")], partition=1)
+    [(_, events)] = read(spark, source, batch.position)
+    assert events == [(f"{topic}:1:0", b"2")]
+
+
+def test_events_that_retention_deleted_are_an_error(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", str(number)) for number in range(10)])
+    kafka.drop_before(topic, 0, 4)
+    source = transport(spark, kafka, topic)
+    [(batch, events)] = read(spark, source)
+    assert [value for _, value in events] == [b"4", b"5", b"6", b"7", b"8", b"9"]
+    kafka.send(topic, [("k", str(number)) for number in range(10, 14)])
+    kafka.drop_before(topic, 0, 12)
+    for act in (source.check, lambda position: read(spark, source, position)):
+        with pytest.raises(SourceError, match=rf"topic {topic}, partition 0\n(?s:.*)offset 10\n(?s:.*)from 12 on"):
+            act(batch.position)
+    [(_, events)] = read(spark, transport(spark, kafka, topic, skips_lost=True), batch.position)
+    assert [value for _, value in events] == [b"12", b"13"]
+
+
+def test_a_topic_that_was_made_anew_is_an_error(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1"), ("k", "2")])
+    source = transport(spark, kafka, topic)
+    [(batch, _)] = read(spark, source)
+    kafka.drop(topic)
+    until_gone(source)
+    with pytest.raises(SourceError, match=f"no topic {topic}"):
+        source.check(batch.position)
+    kafka.create(topic)
+    with pytest.raises(SourceError, match="made anew"):
+        source.check(batch.position)
+
+
+def until_gone(source: Kafka) -> None:
+    """Waits for the end of a deletion, which a broker does later."""
+    for _ in range(100):
+        try:
+            source.check(None)
+        except SourceError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the topic is still there")
+
+
+def test_a_user_and_a_password_are_told_to_both_clients(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1")])
+    source = Kafka(KafkaConnection(kafka.guarded, USER, PASSWORD), {"t": topic}, lambda: spark, LIMITS)
+    source.check(None)
+    assert len(read(spark, source)) == 1
+
+
+def test_a_wrong_password_is_an_error_that_does_not_show_it(
+    spark: SparkSession, kafka: KafkaServer, topic: str
+) -> None:
+    limits = TransportThresholds(answer_seconds=2)
+    source = Kafka(KafkaConnection(kafka.guarded, USER, "wrong-one"), {"t": topic}, lambda: spark, limits)
+    with pytest.raises(SourceError, match="Authentication failed") as refused:
+        source.check(None)
+    assert "wrong-one" not in str(refused.value)
+
+
+def test_a_server_that_does_not_answer_is_named(spark: SparkSession) -> None:
+    source = Kafka(KafkaConnection("127.0.0.1:9"), {"t": "t"}, lambda: spark, TransportThresholds(answer_seconds=1))
+    with pytest.raises(SourceError, match=r"doesn't answer(?s:.*)127\.0\.0\.1:9"):
+        source.check(None)
+
+
+def test_closing_ends_the_wait_for_events(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1")])
+    source = transport(spark, kafka, topic)
+    source.open(source.initial)
+    batches = source.batches(until_drained=False)
+    next(batches)
+    source.close()
+    assert list(batches) == []
+
+
+# Into tables
+
+
+def ingest(lake: Warehouse, kafka: KafkaServer, topic: str, most: int = 3) -> list[BatchReport]:
+    columns = {"id": "bigint", "v": "string"}
+    table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
+    source = IngestSource("shop", "kafka", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
+    lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
+    limits = lake.reader.thresholds.transports
+    reports: list[BatchReport] = []
+    events = Kafka(KafkaConnection(kafka.address), {"orders": topic}, lambda: lake.spark, limits)
+    form = make_format("rows", {"operation": "op"})
+    Ingestion(source, events, form, lake.reader, lambda: lake.spark, reports.append).run(once=True)
+    return reports
+
+
+def row(id_: int, v: str, op: str = "upsert") -> tuple[str, str]:
+    return str(id_), f'{{"id":{id_},"v":"{v}","op":"{op}"}}'
+
+
+def test_every_event_counts_once_wherever_the_process_dies(lake: Warehouse, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [row(1, "a"), row(2, "b"), row(2, "", "delete"), row(3, "c"), ("x", "no event"), row(1, "d")])
+    for name, after in (("ingest.append_dead_letters", True), ("commit.publish", True), ("ingest.advance", False)):
+        with failpoint(dying(name, after)), pytest.raises(KeyboardInterrupt):
+            ingest(lake, kafka, topic)
+        kafka.send(topic, [row(4, name), ("x", f"no event {name}")])
+    ingest(lake, kafka, topic)
+    rows = {tuple(of) for of in lake.spark.table(lake.sql_name("orders")).collect()}
+    assert {of for of in rows if of[0] != 4} == {(1, "d"), (3, "c")}
+    assert (4, "ingest.advance") in rows
+    dead = [of.origin for of in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
+    assert sorted(dead) == [f"{topic}:0:{offset}" for offset in (11, 4, 7, 9)]
+    assert ingest(lake, kafka, topic) == []
+
+
+def dying(name: str, after: bool) -> Any:
+    def die(reached: str, action: Any) -> Any:
+        if reached != name:
+            return action()
+        if after:
+            action()
+        raise KeyboardInterrupt
+
+    return die
