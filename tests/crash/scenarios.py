@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.ingest.formats.event_format import SourceColumn
 from arctic_runtime.ingest.formats.rows import rows
 from arctic_runtime.ingest.job import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -468,14 +467,14 @@ def ingestion_of_files() -> Scenario:
         return made
 
     def act(lake: Warehouse) -> None:
-        columns = (SourceColumn("id", "bigint"), SourceColumn("v", "string"))
+        columns = {"id": "bigint", "v": "string"}
         table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
         source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
         often = lake.under(transports={"file_log_snapshots": 0}, ingest={"lease_seconds": 0})
         spark, limits = (lambda: lake.spark), often.reader.thresholds.transports
         log = FileTable(lake.table("shop__files"), often.reader, spark)
         files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
-        Ingestion(source, files, rows().events, often.reader, spark).run(once=True)
+        Ingestion(source, files, rows(), often.reader, spark).run(once=True)
         assert lake.spark.table(lake.sql_name("orders")).count() == 3
 
     log = ("ingest.create_file_log", "ingest.append_file_log", "ingest.rewrite_file_log")

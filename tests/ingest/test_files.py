@@ -13,7 +13,6 @@ import pytest
 
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import SourceColumn
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -155,7 +154,7 @@ def test_closing_ends_the_wait_for_files(spark: SparkSession, tmp_path: Path) ->
 
 
 def shop(lake: Warehouse) -> IngestSource:
-    columns = (SourceColumn("id", "bigint"), SourceColumn("v", "string"))
+    columns = {"id": "bigint", "v": "string"}
     table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
     return IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
 
@@ -165,7 +164,7 @@ def ingest(lake: Warehouse, folder: Path) -> list[BatchReport]:
     lake = lake.under(ingest={"lease_seconds": 0})
     log = FileTable(lake.table("shop__files"), lake.reader, lambda: lake.spark)
     files = Files(Folder(str(folder)), {"orders": "*"}, log, lambda: lake.spark, LIMITS)
-    form = make_format("rows", {"operation": "op"}).events
+    form = make_format("rows", {"operation": "op"})
     Ingestion(shop(lake), files, form, lake.reader, lambda: lake.spark, reports.append).run(once=True)
     return reports
 
