@@ -6,6 +6,7 @@ Source: the documentation of Debezium's connectors, "data type mappings", versio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
@@ -31,15 +32,21 @@ _PRECISION = "connect.decimal.precision"
 
 
 def source_schema(
-    table: str, value: ConnectSchema, key: ConnectSchema | None, decimals: Encoding = "plain"
+    table: str,
+    value: ConnectSchema,
+    key: ConnectSchema | None,
+    decimals: Encoding = "plain",
+    chosen: Mapping[str, SourceColumn] = MappingProxyType({}),
 ) -> SourceSchema:
     """The columns and primary key of a table, from the schemas of an envelope and of its key (None without a key).
 
-    `decimals` is how the events write decimals: `plain` for numbers, `base64_decimal` for Connect's default. Raises
-    ConfigError that names every column whose values can't be kept exactly.
+    `decimals` is how the events write decimals: `plain` for numbers, `base64_decimal` for Connect's default. `chosen`
+    are columns by name that the user declares. Raises ConfigError that names every other column whose values can't be
+    kept exactly.
     """
     wrong: list[str] = []
-    columns = tuple(_column(field, decimals, wrong) for field in _row(table, value)["fields"])
+    fields = _row(table, value)["fields"]
+    columns = tuple(chosen.get(field["field"]) or _column(field, decimals, wrong) for field in fields)
     if wrong:
         raise ConfigError(
             f"table {table} has columns that can't be ingested:\n"

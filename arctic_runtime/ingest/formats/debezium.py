@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.ingest.formats.declared import AS_TEXT, declared_schema
-from arctic_runtime.ingest.formats.event_format import EventFormat, Format, inside
+from arctic_runtime.ingest.formats.connect_schema import source_schema
+from arctic_runtime.ingest.formats.declared import AS_TEXT, declared_column, declared_schema
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, inside
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a value out of line (TOAST) that an update did not touch, in a form for each type."""
@@ -49,6 +52,7 @@ DEBEZIUM = EventFormat(
     table=("source", "table"),
     transaction=("transaction", "id"),
     unavailable=_unavailable(),
+    has_tombstones=True,
 )
 
 ENCODINGS = {
@@ -62,7 +66,19 @@ precision, so it has to be declared."""
 
 def debezium(with_schema: bool = False) -> Format:
     """Debezium's format; `with_schema` where each event is an object of `schema` and `payload`."""
-    return Format(
-        events=inside(DEBEZIUM, "payload") if with_schema else DEBEZIUM,
-        declare=partial(declared_schema, encodings=ENCODINGS),
-    )
+    declare = partial(declared_schema, encodings=ENCODINGS)
+    if not with_schema:
+        return Format(events=DEBEZIUM, declare=declare)
+    return Format(events=replace(inside(DEBEZIUM, "payload"), schema=(("schema",),)), declare=declare, tell=tell)
+
+
+def tell(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
+    """The schema that Kafka Connect's JSON converter wrote beside an event and its key; None without any."""
+    message = json.loads(event)
+    schema = message.get("schema")
+    if not isinstance(schema, Mapping):
+        return None
+    of_key = json.loads(key).get("schema") if key else None
+    table = ((message.get("payload") or {}).get("source") or {}).get("table") or schema.get("name")
+    chosen = {name: declared_column(name, text, ENCODINGS) for name, text in declared.items()}
+    return source_schema(str(table), schema, of_key, "base64_decimal", chosen)

@@ -93,7 +93,9 @@ class EventFormat:
     order is that of arrival. `table` leads to the name of the table, `namespace` to that of its database or schema.
     `transaction` leads to the id of the source's transaction. `unavailable` is the text or JSON in the place of a value
     that the source did not send, since the change did not touch it. `schema` leads to the parts of an event that tell
-    the table's schema: events whose parts are equal have one schema. `zone` is that of each `zoneless_timestamp`.
+    the table's schema: events whose parts are equal have one schema, and those without any tell none. `zone` is that of
+    each `zoneless_timestamp`. Where it `has_tombstones`, a message without a value repeats that a row was deleted, for
+    brokers that keep the newest message of a key alone.
     """
 
     name: str
@@ -113,6 +115,7 @@ class EventFormat:
     is_row_of_delete: bool = False
     unavailable: tuple[str, ...] = field(default=())
     zone: str = "UTC"
+    has_tombstones: bool = False
 
 
 Declared = Mapping[str, str]

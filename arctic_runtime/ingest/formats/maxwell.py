@@ -11,20 +11,17 @@ Source: Maxwell's pages on its data format, its RowMap and its classes for colum
   their reference system.
 - With `output_nulls` set to false, a column that was null before an update can't be told from one that didn't change.
 - TRUNCATE TABLE has no event: the table has to be bootstrapped, or truncated here too.
-- `def` of a DDL event has the columns, without the digits of decimals, the width of bits and the length of binaries:
-  where a table has such columns, they are to be declared.
+- Columns are declared: events of rows tell nothing of types, and `def` in those of DDL leaves out the digits of
+  decimals, the width of bits and the length of binaries.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.declared import source_schema
-from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceColumn, SourceSchema
-from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column, read_mysql_type
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
+from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column
 
 _NO_ROWS = (
     "bootstrap-start",
@@ -36,7 +33,6 @@ _NO_ROWS = (
     "table-alter",
     "table-drop",
 )
-_INCOMPLETE = {"decimal": "decimal(10,2)", "bit": "bit(1)", "binary": "binary(16)"}
 
 MAXWELL = EventFormat(
     name="maxwell",
@@ -55,7 +51,6 @@ MAXWELL = EventFormat(
     table=("table",),
     namespace=("database",),
     transaction=("xid",),
-    schema=(("def",),),
     is_before_partial=True,
     is_row_of_delete=True,
     zone="UTC",
@@ -78,38 +73,9 @@ RENDERING = Rendering(
 
 
 def maxwell() -> Format:
-    return Format(events=MAXWELL, declare=declare, tell=tell)
+    return Format(events=MAXWELL, declare=declare)
 
 
 def declare(columns: Declared, key: Sequence[str]) -> SourceSchema:
     """The schema of columns that are declared by their MySQL types."""
     return source_schema((mysql_column(name, text, RENDERING) for name, text in columns.items()), key)
-
-
-def tell(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
-    """The schema that an event tells when its table was created or altered; None for any other event."""
-    definition = json.loads(event).get("def")
-    if not isinstance(definition, Mapping) or "columns" not in definition:
-        return None
-    return source_schema(_columns(definition["columns"], declared), definition.get("primary-key") or ())
-
-
-def _columns(columns: Sequence[Mapping[str, Any]], declared: Declared) -> Iterator[SourceColumn]:
-    for column in columns:
-        name = column["name"]
-        text = declared.get(name)
-        if text is None:
-            text = _type_text(name, column)
-        yield mysql_column(name, text, RENDERING)
-
-
-def _type_text(name: str, column: Mapping[str, Any]) -> str:
-    """The text of a type as MySQL would write it, as far as it decides how values are read."""
-    text = str(column["type"])
-    kind = read_mysql_type(text)
-    if kind and kind.name in _INCOMPLETE:
-        raise ConfigError(
-            f"Maxwell's events don't tell the size of column {name}.\n  where: its type {kind.name}\n"
-            f"  what to do: declare it, such as {_INCOMPLETE[kind.name]}"
-        )
-    return text if column.get("signed", True) else f"{text} unsigned"

@@ -15,15 +15,16 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
+from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
-from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
 from arctic_runtime.ingest.writing.decode import CHANGE, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
 from arctic_runtime.ingest.writing.stage import Stage
+from arctic_runtime.ingest.writing.told import divided, runs_of
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import OWN_PREFIX, Column, plain_columns
+from arctic_runtime.model.columns import Column, plain_columns
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
@@ -119,6 +120,8 @@ class TableWriter:
         Without `reads`, rows of a snapshot are left out: they were collected. Raises ConfigError where the source's
         columns can't be followed, and CommitConflict where other writers always win.
         """
+        if part.events.schema is None and self._format.tell is not None:
+            return self._without_schema(part, take_dead)
         schema = self._schema_of(part.events)
         attempts = self._reader.thresholds.commits.attempts
         return retried(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
@@ -184,23 +187,34 @@ class TableWriter:
         return self._format.declare(self.table.columns, self.table.key) if self.table.columns else None
 
     def told(self, events: TableEvents) -> list[TableEvents]:
-        """Events by the schemas that they tell, each after those whose schema came first; as they are where none do."""
+        """Events by the schemas that they tell, in their order; as they are where none do."""
         tell, paths = self._format.tell, self._format.events.schema
         if events.schema is not None or tell is None:
             return [events]
-        spark = self._spark()
-        rows = frame(spark, events)
-        payload = F.col(PAYLOAD).cast("string")
-        parts = F.to_json(F.struct(*[F.get_json_object(payload, f"$.{'.'.join(path)}") for path in paths]))
-        marked = rows.withColumn(_SCHEMA, parts)
-        found = marked.groupBy(_SCHEMA).agg(F.min(ARRIVAL).alias("first"), F.min_by(payload, ARRIVAL).alias("example"))
-        told = []
-        for row in sorted(found.collect(), key=lambda row: row["first"]):
-            tells = row[_SCHEMA] != "{}"
-            schema = tell(row["example"], None, self.table.columns) if tells else None
-            of_schema = marked.where(F.col(_SCHEMA).eqNullSafe(row[_SCHEMA])).drop(_SCHEMA)
-            told.append(replace(events, schema=schema or self._schema or self._declared(), events=_always(of_schema)))
-        return told
+        rows = frame(self._spark(), events)
+        runs = runs_of(rows, paths)
+        if not runs:
+            return [replace(events, schema=self._schema or self._declared() or self._stored())]
+        schemas = [tell(run.example, None, self.table.columns) for run in runs]
+        parts = zip(schemas, divided(rows, runs), strict=True)
+        return [replace(events, schema=schema, events=of_run) for schema, of_run in parts]
+
+    def _stored(self) -> SourceSchema | None:
+        """The columns that the table has, for events that have no rows; None where there is no table."""
+        key = self._key()
+        if not self.is_loaded:
+            return None
+        changes = TableSession(self.table.model(key), self._reader, self._spark).observe().changes
+        columns = plain_columns(changes.columns) if changes else ()
+        return SourceSchema(tuple(SourceColumn(of.name, of.type) for of in columns), key)
+
+    def _without_schema(self, part: Part, take_dead: Callable[[DataFrame], None]) -> Written:
+        """Takes the dead letters among events of a table that is not there yet, none of which tells its columns."""
+        with held(decode(frame(self._spark(), part.events), self._form, SourceSchema(()))) as decoded:
+            counted = tally(decoded)
+            if counted.dead:
+                take_dead(decoded)
+        return Written(self.table.name, {}, counted.rows + counted.dead, counted.rows, 0, counted.dead, None)
 
     def _attempt(
         self, part: Part, schema: SourceSchema, after: After, take_dead: Callable[[DataFrame], None], reads: bool
@@ -319,13 +333,6 @@ def _published(session: TableSession, context: Context, rows: DataFrame, shape: 
 def is_read() -> Expression:
     """Whether a decoded event is a row of a snapshot."""
     return F.col(CHANGE).eqNullSafe("read")
-
-
-_SCHEMA = f"{OWN_PREFIX}schema"
-
-
-def _always(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
-    return lambda _: rows
 
 
 def frame(spark: SparkSession, events: TableEvents) -> DataFrame:

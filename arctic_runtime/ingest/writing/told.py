@@ -1,0 +1,70 @@
+"""Events are divided by the schemas that they tell, and stay in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.ingest.formats.event_format import Path
+from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
+from arctic_runtime.model.columns import OWN_PREFIX
+
+_TOLD, _BEFORE = f"{OWN_PREFIX}told", f"{OWN_PREFIX}before"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Events of one schema in a row, from the arrival `start` on, and the JSON of one that tells the schema.
+
+    `told` is the part of the JSON that does.
+    """
+
+    start: int
+    told: str
+    example: str
+
+
+def told(paths: Sequence[Path]) -> Expression:
+    """The parts of an event that tell its schema, as one text; null for an event that tells none."""
+    payload = F.col(PAYLOAD).cast("string")
+    parts = F.to_json(F.struct(*[F.get_json_object(payload, f"$.{'.'.join(path)}") for path in paths]))
+    return F.when(parts != F.lit("{}"), parts)
+
+
+def runs_of(events: DataFrame, paths: Sequence[Path]) -> list[Run]:
+    """The runs of schemas in events, in their order; none where no event tells one.
+
+    Events that tell none belong to the run that they come in: a truncation lies between the rows before and after it.
+    """
+    payload = F.col(PAYLOAD).cast("string")
+    telling = events.withColumn(_TOLD, told(paths)).where(F.col(_TOLD).isNotNull())
+    grouped = telling.groupBy(_TOLD).agg(F.min(ARRIVAL), F.max(ARRIVAL), F.min_by(payload, ARRIVAL))
+    found = sorted(grouped.collect(), key=lambda row: row[1])
+    if all(before[2] < after[1] for before, after in pairwise(found)):
+        return [Run(row[1], row[0], row[3]) for row in found]
+    # Schemas take turns: events that come before and after a change are mixed, as those of two partitions are.
+    before = F.lag(_TOLD).over(Window.orderBy(ARRIVAL))
+    starts = telling.withColumn(_BEFORE, before).where(~F.col(_TOLD).eqNullSafe(F.col(_BEFORE)))
+    rows = starts.select(ARRIVAL, _TOLD, payload).orderBy(ARRIVAL).collect()
+    return [Run(*row) for row in rows]
+
+
+def divided(events: DataFrame, runs: Sequence[Run]) -> list[Callable[[SparkSession], DataFrame]]:
+    """The events of each run; those before the first belong to it."""
+    arrival = F.col(ARRIVAL)
+    ends = [run.start for run in runs[1:]]
+    parts = []
+    for place in range(len(runs)):
+        from_start = F.lit(True) if place == 0 else arrival >= runs[place].start
+        to_end = F.lit(True) if place == len(runs) - 1 else arrival < ends[place]
+        parts.append(_always(events.where(from_start & to_end)))
+    return parts
+
+
+def _always(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
+    return lambda _: rows

@@ -1,0 +1,60 @@
+"""Debezium's events tell their columns where Kafka Connect writes a schema beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+
+DATE = {"field": "d", "type": "int32", "name": "io.debezium.time.Date"}
+KEY = json.dumps({"schema": {"type": "struct", "fields": [{"field": "id", "type": "int64"}]}, "payload": {"id": 1}})
+
+
+def event(*fields: dict[str, Any]) -> str:
+    row = {"type": "struct", "fields": [{"field": "id", "type": "int64"}, *fields]}
+    schema = {"type": "struct", "fields": [{**row, "field": "before"}, {**row, "field": "after"}]}
+    return json.dumps({"schema": schema, "payload": {"op": "c", "after": {"id": 1}, "source": {"table": "t"}}})
+
+
+def decimal(name: str, digits: str) -> dict[str, Any]:
+    parameters = {"scale": "2", "connect.decimal.precision": digits}
+    return {"field": name, "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+
+
+def told(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | None:
+    tell = debezium(with_schema=True).tell
+    assert tell is not None
+    return tell(text, key, declared)
+
+
+def test_columns_and_key_are_those_of_the_schemas() -> None:
+    columns = (SourceColumn("id", "bigint"), SourceColumn("d", "date", "epoch_days"))
+    assert told(event(DATE)) == SourceSchema(columns, ("id",))
+    assert told(event(DATE), None) == SourceSchema(columns, ())
+    assert told(event(DATE), json.dumps({"id": 1})) == SourceSchema(columns, ())
+
+
+def test_decimals_are_the_bytes_that_the_converter_writes() -> None:
+    schema = told(event(decimal("p", "9")))
+    assert schema is not None
+    assert schema.columns[1] == SourceColumn("p", "decimal(9,2)", "base64_decimal")
+
+
+def test_a_column_that_is_refused_can_be_declared() -> None:
+    wide = decimal("s", "50")
+    with pytest.raises(ConfigError, match="column s"):
+        told(event(wide))
+    schema = told(event(wide, DATE), s="string as json")
+    assert schema is not None
+    assert [column.name for column in schema.columns] == ["id", "s", "d"]
+    assert schema.columns[1] == SourceColumn("s", "string", "json")
+
+
+def test_events_without_a_schema_tell_none() -> None:
+    assert told(json.dumps({"schema": None, "payload": {}})) is None
+    assert debezium().tell is None
