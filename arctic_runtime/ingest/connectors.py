@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -18,12 +18,16 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.file_listing import Folder
+from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection, Mechanism
+from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import Transport
-from arctic_runtime.profile import nearest
+from arctic_runtime.plan.config_readers import reader_of
+from arctic_runtime.profile import Profile, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OnDataLoss = Literal["fail", "skip"]
 Session = Callable[[], "SparkSession"]
 
 
@@ -39,12 +43,23 @@ class Connection:
 class Connector:
     """What makes the connection of a source, and the keys that users write for it below `ingest`.
 
-    `keys` are those that it takes, `required` those that it can't do without.
+    `keys` are those that it takes, `required` those that it can't do without. `jars` is the group of JARs that Spark
+    has to be started with.
     """
 
     make: Callable[[IngestSource, CatalogReader, Session], Connection]
     keys: tuple[str, ...]
     required: tuple[str, ...]
+    jars: str | None = None
+
+
+def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
+    """A profile whose Spark has the JARs that the connectors of sources need."""
+    for source in sources:
+        known = CONNECTORS.get(source.connector)
+        if known is not None and known.jars is not None:
+            profile = profile.with_jars(known.jars)
+    return profile
 
 
 def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
@@ -108,7 +123,7 @@ def _password(source: IngestSource) -> str:
 
 def _properties(source: IngestSource, value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"source {source.name}: `properties` must be a mapping of Debezium's properties")
+        raise ConfigError(f"source {source.name}: `properties` must be a mapping of names to values")
     return {str(key): str(of) for key, of in value.items()}
 
 
@@ -122,6 +137,56 @@ def _files(source: IngestSource, reader: CatalogReader, session: Session) -> Con
     log = FileTable(source.ledger.sibling(f"{source.name}{FILE_LOG}"), reader, session)
     folder = Folder(str(given["path"]), _properties(source, given.get("properties") or {}))
     return Connection(Files(folder, tables, log, session, reader.thresholds.transports), _format(source))
+
+
+_KAFKA_KEYS = (
+    "servers",
+    "topics",
+    "topic_prefix",
+    "format",
+    "user",
+    "password",
+    "password_env",
+    "mechanism",
+    "tls",
+    "ca_file",
+    "certificate_file",
+    "properties",
+    "on_data_loss",
+)
+
+
+def _kafka(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+    from arctic_runtime.ingest.transports.kafka import Kafka
+
+    given, form = source.connection, _format(source)
+    connection = KafkaConnection(
+        servers=str(given["servers"]),
+        user=None if "user" not in given else str(given["user"]),
+        password=_password(source) if "password" in given or "password_env" in given else None,
+        mechanism=reader_of(Mechanism)("mechanism", given.get("mechanism", "PLAIN")),
+        tls=_flag("tls", given.get("tls", False)),
+        ca_file=given.get("ca_file"),
+        certificate_file=given.get("certificate_file"),
+        properties=_properties(source, given.get("properties") or {}),
+    )
+    topics, prefix = given.get("topics") or {}, given.get("topic_prefix")
+    tables = [
+        TopicTable(
+            table.source_name,
+            str(topics.get(table.name, table.source_name if prefix is None else f"{prefix}.{table.source_name}")),
+            table.columns,
+        )
+        for table in source.tables
+    ]
+    skips_lost = reader_of(OnDataLoss)("on_data_loss", given.get("on_data_loss", "fail")) == "skip"
+    return Connection(Kafka(connection, tables, form, session, reader.thresholds.transports, skips_lost), form)
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
+    return value
 
 
 def _format(source: IngestSource) -> Format:
@@ -144,6 +209,7 @@ _DATABASE = Connector(_database, _DATABASE_KEYS, ("host", "database", "user"))
 CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     {
         **dict.fromkeys(_PORTS, _DATABASE),
+        "kafka": Connector(_kafka, _KAFKA_KEYS, ("servers",), jars="kafka"),
         "files": Connector(_files, ("path", "format", "files", "properties"), ("path",)),
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,17 @@ import pytest
 
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.kafka import Kafka
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import decode
+from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
 from arctic_runtime.ingest.writing.table_writer import frame
+from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer
 from tests.spark.warehouse import Warehouse
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMITS = TransportThresholds()
+ROWS = make_format("rows", {"operation": "op"})
 Event = tuple[str, bytes | None]
 
 _topics = (f"topic{number}" for number in itertools.count(1))
@@ -38,7 +43,9 @@ def topic() -> str:
 
 
 def transport(spark: SparkSession, kafka: KafkaServer, topic: str, **settings: Any) -> Kafka:
-    return Kafka(KafkaConnection(kafka.address), {"t": topic}, lambda: spark, LIMITS, **settings)
+    connection = settings.pop("connection", KafkaConnection(kafka.address))
+    form, limits = settings.pop("form", ROWS), settings.pop("limits", LIMITS)
+    return Kafka(connection, [TopicTable("t", topic)], form, lambda: spark, limits, **settings)
 
 
 def read(spark: SparkSession, source: Kafka, position: str | None = None) -> list[tuple[Batch, list[Event]]]:
@@ -66,7 +73,7 @@ def test_values_are_handed_over_as_they_are(spark: SparkSession, kafka: KafkaSer
 def test_tombstones_are_left_out_where_a_format_has_them(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", b"1"), ("k", None), ("k", b"2")])
-    [(batch, events)] = read(spark, transport(spark, kafka, topic, has_tombstones=True))
+    [(batch, events)] = read(spark, transport(spark, kafka, topic, form=make_format("debezium", {})))
     assert [value for _, value in events] == [b"1", b"2"]
     assert decode(batch.position) == {(topic, 0): 3}
 
@@ -77,7 +84,7 @@ def test_partitions_are_in_order_and_batches_end_at_their_limit(
     kafka.create(topic, partitions=3)
     for partition in range(3):
         kafka.send(topic, [("k", f"{partition}-{number}") for number in range(20 * partition)], partition)
-    source = Kafka(KafkaConnection(kafka.address), {"t": topic}, lambda: spark, TransportThresholds(batch_events=25))
+    source = transport(spark, kafka, topic, limits=TransportThresholds(batch_events=25))
     batches = read(spark, source)
     assert batches[0][0].count <= 25
     found = [(origin.split(":")[1], value) for _, events in batches for origin, value in events]
@@ -174,7 +181,7 @@ def until_gone(source: Kafka) -> None:
 def test_a_user_and_a_password_are_told_to_both_clients(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])
-    source = Kafka(KafkaConnection(kafka.guarded, USER, PASSWORD), {"t": topic}, lambda: spark, LIMITS)
+    source = transport(spark, kafka, topic, connection=KafkaConnection(kafka.guarded, USER, PASSWORD))
     source.check(None)
     assert len(read(spark, source)) == 1
 
@@ -183,14 +190,16 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(
     spark: SparkSession, kafka: KafkaServer, topic: str
 ) -> None:
     limits = TransportThresholds(answer_seconds=2)
-    source = Kafka(KafkaConnection(kafka.guarded, USER, "wrong-one"), {"t": topic}, lambda: spark, limits)
+    wrong = KafkaConnection(kafka.guarded, USER, "wrong-one")
+    source = transport(spark, kafka, topic, connection=wrong, limits=limits)
     with pytest.raises(SourceError, match="Authentication failed") as refused:
         source.check(None)
     assert "wrong-one" not in str(refused.value)
 
 
-def test_a_server_that_does_not_answer_is_named(spark: SparkSession) -> None:
-    source = Kafka(KafkaConnection("127.0.0.1:9"), {"t": "t"}, lambda: spark, TransportThresholds(answer_seconds=1))
+def test_a_server_that_does_not_answer_is_named(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    limits = TransportThresholds(answer_seconds=1)
+    source = transport(spark, kafka, topic, connection=KafkaConnection("127.0.0.1:9"), limits=limits)
     with pytest.raises(SourceError, match=r"doesn't answer(?s:.*)127\.0\.0\.1:9"):
         source.check(None)
 
@@ -209,17 +218,36 @@ def test_closing_ends_the_wait_for_events(spark: SparkSession, kafka: KafkaServe
 # Into tables
 
 
-def ingest(lake: Warehouse, kafka: KafkaServer, topic: str, most: int = 3) -> list[BatchReport]:
+def ingest(
+    lake: Warehouse,
+    kafka: KafkaServer,
+    topics: dict[str, str],
+    most: int = 1000,
+    tables: dict[str, IngestedTable] | None = None,
+    **settings: Any,
+) -> list[BatchReport]:
+    if tables is None:
+        tables = {name: IngestedTable(name, name, lake.table(name), {}) for name in topics}
+    given = {"servers": kafka.address, "topics": topics, **settings}
+    source = IngestSource(
+        "shop", "kafka", given, tuple(tables.values()), lake.table("shop__dead_letters"), most_dead=None
+    )
+    lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
+    connection = connect(source, lake.reader, lambda: lake.spark)
+    reports: list[BatchReport] = []
+    job = Ingestion(source, connection.transport, connection.form, lake.reader, lambda: lake.spark, reports.append)
+    job.run(once=True)
+    return reports
+
+
+def ingest_rows(lake: Warehouse, kafka: KafkaServer, topic: str) -> list[BatchReport]:
     columns = {"id": "bigint", "v": "string"}
     table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
-    source = IngestSource("shop", "kafka", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
-    lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
-    limits = lake.reader.thresholds.transports
-    reports: list[BatchReport] = []
-    events = Kafka(KafkaConnection(kafka.address), {"orders": topic}, lambda: lake.spark, limits)
-    form = make_format("rows", {"operation": "op"})
-    Ingestion(source, events, form, lake.reader, lambda: lake.spark, reports.append).run(once=True)
-    return reports
+    return ingest(lake, kafka, {"orders": topic}, 3, {"orders": table}, format={"rows": {"operation": "op"}})
+
+
+def rows(lake: Warehouse, table: str = "orders") -> set[tuple[Any, ...]]:
+    return {tuple(of) for of in lake.spark.table(lake.sql_name(table)).collect()}
 
 
 def row(id_: int, v: str, op: str = "upsert") -> tuple[str, str]:
@@ -229,17 +257,82 @@ def row(id_: int, v: str, op: str = "upsert") -> tuple[str, str]:
 def test_every_event_counts_once_wherever_the_process_dies(lake: Warehouse, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [row(1, "a"), row(2, "b"), row(2, "", "delete"), row(3, "c"), ("x", "no event"), row(1, "d")])
-    for name, after in (("ingest.append_dead_letters", True), ("commit.publish", True), ("ingest.advance", False)):
+    for name, after in (("commit.publish", True), ("ingest.advance", False)):
         with failpoint(dying(name, after)), pytest.raises(KeyboardInterrupt):
-            ingest(lake, kafka, topic)
+            ingest_rows(lake, kafka, topic)
         kafka.send(topic, [row(4, name), ("x", f"no event {name}")])
-    ingest(lake, kafka, topic)
-    rows = {tuple(of) for of in lake.spark.table(lake.sql_name("orders")).collect()}
-    assert {of for of in rows if of[0] != 4} == {(1, "d"), (3, "c")}
-    assert (4, "ingest.advance") in rows
+    ingest_rows(lake, kafka, topic)
+    found = rows(lake)
+    assert {of for of in found if of[0] != 4} == {(1, "d"), (3, "c")}
+    assert (4, "ingest.advance") in found
     dead = [of.origin for of in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
-    assert sorted(dead) == [f"{topic}:0:{offset}" for offset in (11, 4, 7, 9)]
-    assert ingest(lake, kafka, topic) == []
+    assert sorted(dead) == [f"{topic}:0:{offset}" for offset in (4, 7, 9)]
+    assert ingest_rows(lake, kafka, topic) == []
+
+
+def canal(table: str, kind: str, rows: list[dict[str, str]] | None, **types: str) -> tuple[str, str]:
+    event = {"table": table, "database": "shop", "type": kind, "data": rows, "mysqlType": rows and types, "es": 1}
+    return table, json.dumps({**event, "pkNames": rows and ["id"], "isDdl": rows is None})
+
+
+def test_columns_that_partitions_change_at_different_times_are_followed(
+    lake: Warehouse, kafka: KafkaServer, topic: str
+) -> None:
+    """Every batch has one schema, and processes that die between two of them repeat nothing."""
+    kafka.create(topic, partitions=2)
+    for partition, changed_at in enumerate((2, 9)):
+        ids = [10 * number + partition for number in range(10)]
+        old = [canal("orders", "INSERT", [{"id": str(id_)}], id="int") for id_ in ids[:changed_at]]
+        new = [
+            canal("orders", "INSERT", [{"id": str(id_), "v": "new"}], id="int", v="varchar(9)")
+            for id_ in ids[changed_at:]
+        ]
+        kafka.send(topic, [*old, canal("orders", "ALTER", None), *new], partition)
+    with failpoint(dying("ingest.advance", False)), pytest.raises(KeyboardInterrupt):
+        ingest(lake, kafka, {"orders": topic}, format="canal")
+    reports = ingest(lake, kafka, {"orders": topic}, format="canal")
+    assert [sum(of.rows.get("insert", 0) for of in report.tables) for report in reports][-1] == 9
+    expected = {(10 * n + p, None if n < at else "new") for p, at in enumerate((2, 9)) for n in range(10)}
+    assert rows(lake) == expected
+    changes = lake.spark.table(lake.sql_name("orders__changes")).count()
+    assert changes == len(expected)
+
+
+def test_tables_that_share_a_topic_get_their_own_events(lake: Warehouse, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    events = [
+        canal("orders", "INSERT", [{"id": "1"}], id="int"),
+        canal("items", "INSERT", [{"id": "2", "v": "a"}], id="int", v="text"),
+        canal("others", "INSERT", [{"id": "3"}], id="int"),
+        canal("orders", "TRUNCATE", None),
+        canal("orders", "INSERT", [{"id": "4"}], id="int"),
+        ("x", "no event"),
+    ]
+    kafka.send(topic, events)
+    ingest(lake, kafka, {"orders": topic, "items": topic}, format="canal")
+    assert (rows(lake), rows(lake, "items")) == ({(4,)}, {(2, "a")})
+    [dead] = lake.spark.table(lake.sql_name("shop__dead_letters")).collect()
+    assert (dead["table"], dead["origin"]) == ("orders", f"{topic}:0:5")
+
+
+def test_the_key_of_debeziums_events_is_that_of_kafka(lake: Warehouse, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    fields = [{"field": "id", "type": "int64"}, {"field": "v", "type": "string"}]
+    image = {"type": "struct", "fields": fields}
+    schema = {"type": "struct", "fields": [{**image, "field": "before"}, {**image, "field": "after"}]}
+    key = json.dumps({"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}})
+
+    def event(op: str, before: Any, after: Any) -> str:
+        payload = {"op": op, "before": before, "after": after, "source": {"table": "orders", "ts_us": 1}}
+        return json.dumps({"schema": schema, "payload": payload})
+
+    one = {"id": 1, "v": "a"}
+    kafka.send(topic, [(key, event("c", None, one)), (key, event("d", one, None)), (key, None)])
+    kafka.send(topic, [(key, event("c", None, {"id": 1, "v": "b"}))])
+    ingest(lake, kafka, {"orders": topic}, format={"debezium": {"with_schema": True}})
+    assert rows(lake) == {(1, "b")}
+    properties = lake.reader.load_table(lake.namespace, "orders__changes").properties
+    assert "id" in properties[PRIMARY_KEY]
 
 
 def dying(name: str, after: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arctic_runtime.errors import SourceError
 
@@ -76,6 +76,12 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
         Range(partition, offsets[partition], offsets[partition] + min(count, max(1, count * most // total)))
         for partition, count in sorted(rest.items())
     )
+
+
+def before(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
+    """Ranges that end earlier in some partitions; those without events left are gone."""
+    cut = (replace(of, end=min(of.end, ends.get(of.partition, of.end))) for of in ranges)
+    return tuple(of for of in cut if of.start < of.end)
 
 
 def moved(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.event_format import Path
+from arctic_runtime.ingest.transports.parts_of_events import told
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX
 
@@ -27,13 +27,6 @@ class Run:
     start: int
     told: str
     example: str
-
-
-def told(paths: Sequence[Path]) -> Expression:
-    """The parts of an event that tell its schema, as one text; null for an event that tells none."""
-    payload = F.col(PAYLOAD).cast("string")
-    parts = F.to_json(F.struct(*[F.get_json_object(payload, f"$.{'.'.join(path)}") for path in paths]))
-    return F.when(parts != F.lit("{}"), parts)
 
 
 def runs_of(events: DataFrame, paths: Sequence[Path]) -> list[Run]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.connectors import connect
+from arctic_runtime.ingest.connectors import connect, with_jars
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
@@ -41,7 +41,7 @@ def perform(options: argparse.Namespace) -> Answer:
 
     project = load_sources(options.project_dir, options.profiles_dir, options.target)
     chosen = _chosen(project.sources, options.sources)
-    environment = SparkEnvironment(project.profile)
+    environment = SparkEnvironment(with_jars(project.profile, chosen))
     reader = CatalogReader(project.profile)
     say = _say_json if options.json else _say
     jobs = [_job(source, reader, environment.session, say) for source in chosen]

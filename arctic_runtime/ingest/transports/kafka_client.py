@@ -1,0 +1,83 @@
+"""The small client of Kafka that asks for partitions and offsets, and reads no events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka_offsets import Kept, Partition
+
+
+class KafkaOffsets:
+    """Asks Kafka for the partitions of topics and their offsets, of events whose transactions are committed."""
+
+    def __init__(self, connection: KafkaConnection, seconds: float) -> None:
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise ConfigError("Reading from Kafka needs its client: pip install 'dbt-arctic[kafka]'") from error
+
+        self._where = connection.servers
+        self._seconds = seconds
+        self._errors: list[str] = []
+        settings: dict[str, Any] = {**connection.client_options(), "error_cb": self._note, "log_level": 0}
+        try:
+            self._admin = AdminClient(settings)
+        except _kafka_errors() as error:
+            raise ConfigError(f"The settings of Kafka can't be used: {_reason(error)}") from error
+
+    def kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
+        """What there is of every partition; raises SourceError where Kafka doesn't answer or has no such topic."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        partitions = [(topic, number) for topic in topics for number in self._partitions(topic)]
+        first, end = (
+            self._list({TopicPartition(*one): of for one in partitions})
+            for of in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
+        return {one: Kept(first[one], end[one]) for one in partitions}
+
+    def _partitions(self, topic: str) -> list[int]:
+        found = self._asked(lambda: self._admin.list_topics(topic, timeout=self._seconds)).topics[topic]
+        if found.error is not None:
+            raise SourceError(
+                f"Kafka has no topic {topic} that can be read.\n  where: {self._where}\n  found: {found.error.str()}\n"
+                "  what to do: correct the topic of the table, or give this user the right to read it"
+            )
+        return sorted(found.partitions)
+
+    def _list(self, asked: Mapping[Any, Any]) -> dict[Partition, int]:
+        from confluent_kafka import IsolationLevel
+
+        futures = self._admin.list_offsets(
+            dict(asked), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
+        )
+        return {(of.topic, of.partition): self._asked(future.result).offset for of, future in futures.items()}
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except _kafka_errors() as error:
+            self._admin.poll(0)
+            reasons = [_reason(error), *dict.fromkeys(self._errors)]
+            raise SourceError(
+                f"Kafka doesn't answer.\n  where: {self._where}\n  found: {'; '.join(reasons)}\n"
+                "  what to do: check the address, the user and the password, and whether the servers run"
+            ) from error
+
+    def _note(self, error: Any) -> None:
+        self._errors = [*self._errors[-3:], str(error.str())]
+
+
+def _kafka_errors() -> tuple[type[Exception], ...]:
+    from confluent_kafka import KafkaException
+
+    return (KafkaException,)
+
+
+def _reason(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return str(first.str()) if hasattr(first, "str") else str(first)

@@ -1,0 +1,60 @@
+"""Settings of connectors are checked before anything is read, and choose what Spark needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import CONNECTORS, connect, with_jars
+from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.kafka import Kafka
+from arctic_runtime.model.names import TableName
+from arctic_runtime.profile import JARS_SETTING, Profile
+
+PROFILE = Profile.embedded("/nowhere")
+
+
+def source(connector: str, settings: Mapping[str, Any]) -> IngestSource:
+    tables = tuple(IngestedTable(of, f"public.{of}", TableName("lake", "ods", of), {}) for of in ("orders", "items"))
+    return IngestSource("shop", connector, settings, tables, TableName("lake", "ods", "shop__dead_letters"))
+
+
+def connected(connector: str, **settings: Any) -> Any:
+    def no_spark() -> Any:
+        raise AssertionError("Spark was asked")
+
+    return connect(source(connector, settings), CatalogReader(PROFILE), no_spark).transport
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({}, "`servers` is missing"),
+        ({"servers": "a:1", "topic": "t"}, "unknown key `topic` .did you mean 'topics'"),
+        ({"servers": "a:1", "mechanism": "PLAINS"}, "mechanism"),
+        ({"servers": "a:1", "tls": "yes"}, "`tls` must be true or false"),
+        ({"servers": "a:1", "on_data_loss": "ignore"}, "on_data_loss"),
+        ({"servers": "a:1", "user": "me"}, "`user` and `password` together"),
+        ({"servers": "a:1", "user": "me", "password_env": "NOT_SET_HERE"}, "NOT_SET_HERE"),
+        ({"servers": "a:1", "format": "rows", "topics": {"orders": "t", "items": "t"}}, "share the topic t"),
+        ({"servers": "a:1", "format": "avro"}, "Unknown format: avro"),
+    ],
+)
+def test_settings_of_kafka_that_can_not_be_used_are_named(settings: Mapping[str, Any], wrong: str) -> None:
+    with pytest.raises(ConfigError, match=wrong):
+        connected("kafka", **settings)
+
+
+def test_kafka_needs_no_server_to_be_configured() -> None:
+    assert isinstance(connected("kafka", servers="a:1", topic_prefix="shop", format="canal"), Kafka)
+
+
+def test_spark_gets_the_jars_of_the_connectors() -> None:
+    assert JARS_SETTING not in with_jars(PROFILE, [source("files", {})]).settings
+    chosen = with_jars(PROFILE, [source("files", {}), source("kafka", {}), source("kafka", {})])
+    assert chosen.settings[JARS_SETTING] == "kafka"
+    assert {of.jars for of in CONNECTORS.values()} == {None, "kafka"}
