@@ -17,7 +17,7 @@ from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import Lease
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.spark.refresh.restore import restore
@@ -330,6 +330,85 @@ def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> 
     ingest(slow, source, Overtaken([batch, later]))
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("_action", "n").collect()
     assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2)]
+
+
+def test_a_process_that_is_overtaken_in_the_middle_of_a_batch_writes_nothing_twice(lake: Warehouse) -> None:
+    """Another one publishes the batch, and one after it, when this one has seen which events the table has."""
+    lake = lake.under(ingest={"lease_seconds": 0})
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])],
+        [Part("public.orders", ORDERS, [event("u", None, {"id": 1, "item": "b", "n": 2})])],
+        [Part("public.orders", ORDERS, [event("u", None, {"id": 1, "item": "c", "n": 3})])],
+    ]
+    ingest(lake, source, Replay(log[:1]))
+
+    class Overtaken(Replay):
+        overtaken = False
+
+        def after(self, events: TableEvents, position: str) -> TableEvents:
+            if not self.overtaken:
+                self.overtaken = True
+                ingest(lake, source, Replay(log))
+            return super().after(events, position)
+
+    slow = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 3600})
+    ingest(slow, source, Overtaken(log[:2]))
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("_action", "n").collect()
+    assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2), ("update", 3)]
+
+
+def test_a_process_that_is_overtaken_when_it_has_added_a_column_writes_nothing_twice(lake: Warehouse) -> None:
+    """Another one publishes the batch, and one after it, right after the last column of both tables was added."""
+    lake = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 3600})
+    wider = SourceSchema((*ORDERS.columns, SourceColumn("more", "string")), ("id",))
+
+    def log(table: str) -> list[list[Part]]:
+        return [
+            [Part(f"public.{table}", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])],
+            [Part(f"public.{table}", wider, [event("u", None, {"id": 1, "item": "b", "n": 2, "more": "x"})])],
+            [Part(f"public.{table}", wider, [event("u", None, {"id": 1, "item": "c", "n": 3, "more": "y"})])],
+        ]
+
+    def evolving(table: str, at: int) -> int:
+        """Ingests the second batch of a table, and all batches after so many changes of columns; returns how many."""
+        source = replace(source_of(lake, table), ledger=lake.table(f"{table}__dead_letters"))
+        ingest(lake, source, Replay(log(table)[:1]))
+        evolved = 0
+
+        def overtake(name: str, action: Callable[[], Any]) -> Any:
+            nonlocal evolved
+            done = action()
+            evolved += name == "schema.evolve"
+            if name == "schema.evolve" and evolved == at:
+                ingest(lake, source, Replay(log(table)))
+            return done
+
+        with failpoint(overtake):
+            ingest(lake, source, Replay(log(table)[:2]))
+        return evolved
+
+    last = evolving("items", 0)
+    assert evolving("orders", last) == last
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("_action", "n").collect()
+    assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2), ("update", 3)]
+
+
+def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> None:
+    """As of tables with more rows than a lookup reads all of."""
+    lake = lake.under(pruning={"scanned_table_rows": 0, "scanned_table_ratio": 0})
+    source = source_of(lake, "orders")
+    first = [event("c", None, {"id": of, "item": f"long {of}", "n": of}) for of in range(50)]
+    later = [
+        event("u", None, {"id": 7, "item": "b", "n": 1}),
+        event("u", {"id": 8, "item": "long 8", "n": 8}, {"id": 60, "item": "long 8", "n": 8}),
+        event("d", {"id": 9}, None),
+        event("c", None, {"id": 61, "item": UNAVAILABLE, "n": 9}),
+    ]
+    ingest(lake, source, Replay([[Part("public.orders", ORDERS, of)] for of in (first, later)]))
+    expected = {(of, f"long {of}", of) for of in range(50) if of not in (7, 8, 9)}
+    assert rows(lake, "orders") == expected | {(7, "b", 1), (60, "long 8", 8), (61, "long 9", 9)}
+    assert lake.broken(source.tables[0].model(("id",))) == []
 
 
 def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehouse) -> None:

@@ -20,12 +20,12 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX, same_name
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 
-CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY, ORDER = (
-    f"{OWN_PREFIX}{own}" for own in ("change", "time", "transaction", "reason", "absent", "part", "old_key", "order")
+CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER = (
+    f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order")
 )
 """Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
-(timestamp), in which transaction of the source (string), why an event is a dead letter (null for others), the names of
-columns whose value the source did not send (null where it sent all), and the place of a row in its event. OLD_KEY is a
+(timestamp), why an event is a dead letter (null for others), the names of columns whose value the source did not send
+(null where it sent all), and the place of a row in its event. OLD_KEY is a
 struct of the primary key before the change, null where the source does not send it or it is the same. ORDER is a struct
 that orders events of a key before their arrival does, null where arrival is the order."""
 
@@ -44,7 +44,7 @@ class _Value:
 
 
 def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decoded events of one table: its columns, typed, and CHANGE, TIME, TRANSACTION, REASON, ABSENT, PART, OLD_KEY.
+    """Decoded events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY.
 
     PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
     primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
@@ -63,7 +63,6 @@ def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFr
         *typed,
         aliased(change, CHANGE),
         aliased(_time(form), TIME),
-        aliased(_text_at(form.transaction), TRANSACTION),
         aliased(_reason(form, schema, change), REASON),
         aliased(_absent(form, named), ABSENT),
         aliased(_old_key(form, schema), OLD_KEY),
@@ -104,7 +103,7 @@ def _json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
 
 
 def _leaves(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, form.transaction, *form.order) if path]
+    return [path for path in (form.operation, form.time, *form.order) if path]
 
 
 def _nested(leaves: Mapping[Path, DataType]) -> StructType:
@@ -142,10 +141,6 @@ def _at(path: Path) -> Sql:
 
 def _field(image: str, own: str) -> Sql:
     return name(image, own)
-
-
-def _text_at(path: Path | None) -> Sql:
-    return Sql("CAST(NULL AS string)") if path is None else _at(path)
 
 
 def _change(form: EventFormat) -> Sql:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as Expression
@@ -17,9 +18,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.refresh.diff import event_changes, images, key_images, unsent_flag
 from arctic_runtime.spark.refresh.events import net_events
-from arctic_runtime.spark.tables.bounds import near
+from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, all_of, as_key, base_rows, column, current_rows, unmerged_changes
+from arctic_runtime.spark.tables.frames import Keys, all_of, base_rows, column, current_rows, unmerged_changes
 
 IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
 
@@ -40,7 +41,7 @@ class Tally:
     partial: int
     lacking: int
     truncated_at: int | None
-    newest: object | None
+    newest: datetime.datetime | None
 
 
 def tally(decoded: DataFrame) -> Tally:
@@ -174,7 +175,5 @@ def _with_moved_values(context: Context, net: DataFrame, moves: DataFrame, shape
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:
     """The primary keys of about `count` events, by which their old rows are looked up."""
-    key, base, limits = context.model.config.primary_key, context.state.base, context.thresholds.pruning
-    named = events.select(*[column(part) for part in key]).select(*as_key(key))
-    is_few = count <= limits.broadcast_keys
-    return Keys(named, is_few, near(named, count, base.rows if base else 0, limits))
+    base, keys = context.state.base, events.select(*[column(part) for part in context.model.config.primary_key])
+    return lookup_keys(keys, count, base.rows if base else 0, context.thresholds.pruning)

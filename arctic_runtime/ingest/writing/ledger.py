@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,6 +20,9 @@ from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.commit import said, set_properties
 from arctic_runtime.spark.tables.frames import all_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 COLUMNS = "`table` string, reason string, payload binary, origin string, at timestamp"
 """Columns of a dead letter table: the source's table, why the event could not be applied, its bytes as they came, where
@@ -46,22 +50,22 @@ class Ledger:
 
     def progress(self) -> Progress:
         """The progress of the source; none before the first batch. Needs no Spark."""
-        found = self._properties()
-        at = (found or {}).get(SOURCE_TIME)
+        table = self._load()
+        found = table.properties if table else {}
+        at = found.get(SOURCE_TIME)
         newest = datetime.datetime.fromtimestamp(int(at) / 1000, datetime.timezone.utc) if at else None
-        return Progress((found or {}).get(POSITION), newest)
+        return Progress(found.get(POSITION), newest)
 
     def dead(self) -> int:
         """The number of dead letters that are kept. Needs no Spark."""
-        if self._properties() is None:
-            return 0
-        snapshot = self._reader.load_table(self.table.schema, self.table.name).current_snapshot()
+        table = self._load()
+        snapshot = table.current_snapshot() if table else None
         summary = snapshot.summary if snapshot else None
         return int(summary["total-records"] or 0) if summary else 0
 
     def ensure(self) -> None:
         """Creates the table, without rows, where there is none."""
-        if self._properties() is not None:
+        if self._load() is not None:
             return
         empty = self._spark().createDataFrame([], COLUMNS)
         writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty("format-version", "3")
@@ -93,7 +97,7 @@ class Ledger:
         writer = rows.writeTo(name(*self.table.parts)).options(**said({POSITION: position}))
         effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
 
-    def _properties(self) -> dict[str, str] | None:
+    def _load(self) -> Table | None:
         if self._reader.list_relations(self.table.schema).get(self.table.name) != "table":
             return None
-        return dict(self._reader.load_table(self.table.schema, self.table.name).properties)
+        return self._reader.load_table(self.table.schema, self.table.name)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
@@ -32,7 +32,6 @@ from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.plan.schema import check_query, stored_type
-from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
 from arctic_runtime.spark.tables.append import publish
@@ -140,9 +139,7 @@ class TableWriter:
             rows = sound_rows(decoded).select(*[column(of.name) for of in schema.columns])
             if counted.rows:
                 self._stage.add(rows)
-        return Written(
-            self.table.name, {}, counted.rows + counted.dead, counted.rows, 0, counted.dead, _moment(counted.newest)
-        )
+        return Written(self.table.name, {}, counted.rows + counted.dead, counted.rows, 0, counted.dead, counted.newest)
 
     def end_snapshot(self, position: str) -> Written:
         """Publishes what differs between the table and the snapshot's rows, as of a position; deletes what is gone."""
@@ -155,15 +152,11 @@ class TableWriter:
         session = TableSession(self.table.model(key), self._reader, self._spark)
         state = session.reconciled(session.observe())
         new = self._stage.rows(session.model.config.primary_key)
-        if new is None and state.changes is None:
-            return {}
-        kept = plain_columns(state.changes.columns) if state.changes else ()
-        stored = kept if new is None else columns_of(new)
-        context, shape = prepared(session, session.context(state), stored, "bigint")
+        if new is None:
+            return _emptied(session, state, Place(position))[0]
+        context, shape = prepared(session, session.context(state), columns_of(new), "bigint")
         old = current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
-        nothing = context.spark.table(name(*session.model.table.changes.parts)).limit(0)
-        now = nothing.select(*[column(of.name) for of in stored]) if new is None else new
-        return _published(session, context, state_changes(now, old, shape, keyed=True), shape, Place(position))
+        return _published(session, context, state_changes(new, old, shape, keyed=True), shape, Place(position))[0]
 
     def _key(self) -> tuple[str, ...]:
         """The primary key of the source, by its newest events or as the table keeps it."""
@@ -220,7 +213,8 @@ class TableWriter:
         self, part: Part, schema: SourceSchema, after: After, take_dead: Callable[[DataFrame], None], reads: bool
     ) -> Written:
         session = TableSession(self.table.model(schema.key), self._reader, self._spark)
-        place = place_of(session.reconciled(session.observe()))
+        state = session.reconciled(session.observe())
+        place = place_of(state)
         spark = session.spark()
         read = frame(spark, part.events)
         new, left = (read, 0) if place == self._own else self._new(spark, part, place, after)
@@ -233,11 +227,9 @@ class TableWriter:
             rows: dict[str, int] = {}
             if counted.rows or counted.truncated_at is not None or left:
                 end = Place(part.position, left) if part.position else None
-                rows = self._publish(session, decoded, new, counted, schema, place, end)
+                rows = self._publish(session, state, decoded, new, counted, schema, end)
         dead, applied = counted.dead, counted.rows
-        return Written(
-            self.table.name, rows, applied + dead + replayed, applied, replayed, dead, _moment(counted.newest)
-        )
+        return Written(self.table.name, rows, applied + dead + replayed, applied, replayed, dead, counted.newest)
 
     def _new(self, spark: SparkSession, part: Part, place: Place, after: After) -> tuple[DataFrame, int]:
         """The events that come after a place, and how many of those that the table has are still to come."""
@@ -255,22 +247,25 @@ class TableWriter:
     def _publish(
         self,
         session: TableSession,
+        state: TableState,
         decoded: DataFrame,
         new: DataFrame,
         counted: Tally,
         schema: SourceSchema,
-        place: Place,
         end: Place | None,
     ) -> dict[str, int]:
         """Publishes sound events; in several commits where the table is emptied, or rows lack values.
 
-        Values that were not sent may be those that a commit before gives to another row. Each commit notes how many of
-        the events it has, since only the last one has all of them.
+        `state` is the one by which events that the table has were left out. Values that were not sent may be those that
+        a commit before gives to another row. Each commit notes how many of the events it has, since only the last one
+        has all of them. Raises CommitConflict where another writer commits in between.
         """
         key = session.model.config.primary_key
         rows: Counter[str] = Counter()
+        place = at = place_of(state)
         if counted.truncated_at is not None:
-            rows.update(self._empty(session, place))
+            emptied, state = _emptied(session, state, place)
+            rows.update(emptied)
             decoded = decoded.where(F.col(ARRIVAL) > counted.truncated_at)
         found = pieces(touched(sound_rows(decoded), key)) if counted.lacking else [ALL]
         for piece in found:
@@ -280,41 +275,53 @@ class TableWriter:
             if piece is not found[-1] or end is None:
                 now = replace(place, events=place.events + new.where(F.col(ARRIVAL) < piece.end).count())
             assert now is not None
-            rows.update(self._publish_piece(session, events, counted, schema, now, moves))
-            self._own = now
+            _check_place(session, state, at)
+            made, state = self._publish_piece(session, state, events, counted, schema, now, moves)
+            rows.update(made)
+            self._own = at = now
         return dict(rows)
-
-    def _empty(self, session: TableSession, place: Place) -> dict[str, int]:
-        """Deletes all rows of the table, which stays at its place."""
-        state = session.reconciled(session.observe())
-        if state.changes is None:
-            return {}
-        context = session.context(state)
-        shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-        old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
-        if old is None:
-            return {}
-        return _published(session, context, state_changes(old.limit(0), old, shape, keyed=True), shape, place)
 
     def _publish_piece(
         self,
         session: TableSession,
+        state: TableState,
         events: DataFrame,
         counted: Tally,
         schema: SourceSchema,
         place: Place,
         moves: DataFrame | None,
-    ) -> dict[str, int]:
-        context = session.context(session.observe())
+    ) -> tuple[dict[str, int], TableState]:
         stored = tuple(Column(column.name, stored_type(column.type)) for column in schema.columns)
         check_query(session.model, stored, stored)
-        context, shape = prepared(session, context, stored, "bigint")
+        context, shape = prepared(session, session.context(state), stored, "bigint")
         rows = change_rows(context, events, counted, shape, moves)
         return _published(session, context, rows, shape, place)
 
 
-def _published(session: TableSession, context: Context, rows: DataFrame, shape: Shape, place: Place) -> dict[str, int]:
-    """Publishes change rows as the table's next commit; returns their number by action."""
+def _emptied(session: TableSession, state: TableState, place: Place) -> tuple[dict[str, int], TableState]:
+    """Deletes all rows of a table, if it has any; returns their number and the state after that."""
+    context = session.context(state)
+    old = current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
+    if state.changes is None or old is None:
+        return {}, state
+    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
+    return _published(session, context, state_changes(old.limit(0), old, shape, keyed=True), shape, place)
+
+
+def _check_place(session: TableSession, state: TableState, expected: Place) -> None:
+    """Raises CommitConflict where another writer has brought a table to another place since this one's last commit."""
+    found = place_of(state)
+    if found != expected:
+        raise CommitConflict(
+            f"Another writer committed first.\n  while: publish events to {session.model.table}\n"
+            f"  expected: {expected}\n  found: {found}"
+        )
+
+
+def _published(
+    session: TableSession, context: Context, rows: DataFrame, shape: Shape, place: Place
+) -> tuple[dict[str, int], TableState]:
+    """Publishes change rows as the table's next commit; returns their number by action, and the state after that."""
     changes = context.state.changes
     assert changes is not None
     assert changes.head is not None
@@ -326,8 +333,7 @@ def _published(session: TableSession, context: Context, rows: DataFrame, shape: 
         run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
     )
     appended = publish(ChangeSet(step, rows, shape, summary), context)
-    session.reconciled(session.observe(), appended=appended)
-    return appended.rows
+    return appended.rows, session.reconciled(session.observe(), appended=appended)
 
 
 def is_read() -> Expression:
@@ -348,7 +354,3 @@ def held(rows: DataFrame) -> Iterator[DataFrame]:
         yield kept
     finally:
         kept.unpersist()
-
-
-def _moment(value: object) -> datetime.datetime | None:
-    return value if isinstance(value, datetime.datetime) else None

@@ -37,7 +37,7 @@ from arctic_runtime.spark.refresh.diff import (
     refresh_changes,
     state_changes,
 )
-from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, near
+from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, lookup_keys
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import (
     Keys,
@@ -266,13 +266,11 @@ class Computation:
 
     def _keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
         """Keys for lookups in the table, or in another table with `table_rows` rows; named as the table's key."""
-        base = self.context.state.base
-        named = keys.select(*as_key(self.model.config.primary_key))
         if count is None:
-            return Keys(named, few=False, near=EVERYWHERE)
+            return Keys(keys.select(*as_key(self.model.config.primary_key)), few=False, near=EVERYWHERE)
+        base = self.context.state.base
         rows = (base.rows if base else 0) if table_rows is None else table_rows
-        limits = self._thresholds.pruning
-        return Keys(named, count <= limits.broadcast_keys, near(keys, count, rows, limits))
+        return lookup_keys(keys, count, rows, self._thresholds.pruning)
 
     def _folded(self) -> Computed:
         """The net event of each key, with the old row looked up."""

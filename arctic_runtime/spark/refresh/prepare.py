@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema
@@ -23,7 +24,8 @@ def prepared(
     """Creates the change table, or brings its columns and the base's to `stored`, those of the rows to come.
 
     Returns the context with the state after that, and the shape of change rows. Raises ConfigError for a type that the
-    table's column can't take on, and for any difference that `on_schema_change` forbids.
+    table's column can't take on, and for any difference that `on_schema_change` forbids; CommitConflict where another
+    writer commits meanwhile, since the rows to come were judged by the state before.
     """
     model = table.model
     state = context.state
@@ -36,6 +38,8 @@ def prepared(
         perform(step, context)
     if steps:
         state = table.observe()
+    if last_load(state.changes) != last_load(context.state.changes):
+        raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
     return replace(context, state=state), shape_of(model, state, stored)
 
 

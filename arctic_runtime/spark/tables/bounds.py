@@ -13,6 +13,7 @@ from arctic_runtime.model.bounds import Bound, condition, is_bounded
 from arctic_runtime.model.columns import BEFORE, same_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement
+from arctic_runtime.spark.tables.frames import Keys, as_key
 from arctic_runtime.thresholds import PruningThresholds
 
 EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
@@ -88,6 +89,12 @@ def located_by(model: Model) -> dict[str, Sql]:
     key = model.config.primary_key
     rest = [of.column for of in model.config.partition_by if not any(same_name(of.column, part) for part in key)]
     return {part: name(part) for part in key} | {part: name(BEFORE, part) for part in rest}
+
+
+def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
+    """Keys for lookups in a table of `table_rows` rows; `keys`, about `count` rows, has just the columns of its key."""
+    named = keys.select(*as_key(keys.columns))
+    return Keys(named, count <= thresholds.broadcast_keys, near(keys, count, table_rows, thresholds))
 
 
 def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
