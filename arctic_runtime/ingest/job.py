@@ -208,8 +208,8 @@ class Ingestion:
                 f"source {self.source.name}: events can't be applied, and ingestion stopped; sound events before are "
                 f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
                 f"  found: {found} in {self.source.ledger}, with the reason of each\n"
-                "  what to do: mend the declared columns and run with --replay-dead, delete rows that have no meaning "
-                "from that table, or set `dead_letters: any` to go on whatever comes"
+                "  what to do: mend the source or the declared columns, delete the rows from that table, or set "
+                "`dead_letters: any` to go on whatever comes"
             )
 
     def _spark(self) -> SparkSession:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.connectors import connect, with_jars
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
@@ -36,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def perform(options: argparse.Namespace) -> Answer:
     """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises."""
+    from arctic_runtime.ingest.connectors import with_jars
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project import load_sources
 
@@ -55,7 +55,7 @@ def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[I
     if not known:
         raise ConfigError(
             "no source of the project is ingested.\n  expected: a source with `config: {meta: {arctic: {ingest: …}}}`\n"
-            "  what to do: describe the connection there, or write the YAML with `arctic ingest --discover`"
+            "  what to do: describe the connection there"
         )
     for name in names:
         if name not in known:
@@ -66,6 +66,7 @@ def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[I
 def _job(
     source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Callable[[str, BatchReport], None]
 ) -> Ingestion:
+    from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.job import Ingestion
 
     connection = connect(source, reader, session)

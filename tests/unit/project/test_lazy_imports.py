@@ -38,6 +38,10 @@ def test_a_lazy_import_keeps_a_heavy_library_out() -> None:
     assert needless == []
 
 
+def test_a_command_that_shows_its_help_loads_neither_spark_nor_arrow() -> None:
+    assert {"jpype", "pyarrow", "pyspark"}.isdisjoint(loaded_by("dbt.adapters.arctic.cli"))
+
+
 def lazy_imports() -> Iterator[tuple[Path, str, str]]:
     for file in files():
         for function in ast.walk(ast.parse(file.read_text())):
