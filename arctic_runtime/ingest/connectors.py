@@ -21,6 +21,7 @@ from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection, Mechanism
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import Transport
+from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config_readers import reader_of
 from arctic_runtime.profile import Profile, nearest
 
@@ -165,7 +166,7 @@ def _kafka(source: IngestSource, reader: CatalogReader, session: Session) -> Con
         user=None if "user" not in given else str(given["user"]),
         password=_password(source) if "password" in given or "password_env" in given else None,
         mechanism=reader_of(Mechanism)("mechanism", given.get("mechanism", "PLAIN")),
-        tls=_flag("tls", given.get("tls", False)),
+        tls=read_flag("tls", given.get("tls", False)),
         ca_file=given.get("ca_file"),
         certificate_file=given.get("certificate_file"),
         properties=_properties(source, given.get("properties") or {}),
@@ -181,12 +182,6 @@ def _kafka(source: IngestSource, reader: CatalogReader, session: Session) -> Con
     ]
     skips_lost = reader_of(OnDataLoss)("on_data_loss", given.get("on_data_loss", "fail")) == "skip"
     return Connection(Kafka(connection, tables, form, session, reader.thresholds.transports, skips_lost), form)
-
-
-def _flag(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
-    return value
 
 
 def _format(source: IngestSource) -> Format:

@@ -92,14 +92,6 @@ class IngestSource:
     trigger_seconds: float = 1.0
     most_dead: int | None = 0
 
-    def table(self, name: str) -> IngestedTable:
-        """The table of this name, as dbt or as the source calls it; raises ConfigError where there is none."""
-        for table in self.tables:
-            if name in (table.name, table.source_name):
-                return table
-        names = [table.name for table in self.tables]
-        raise ConfigError(f"source {self.name} has no table {name!r}{nearest(name, names)}; it has {', '.join(names)}")
-
 
 @dataclass(frozen=True)
 class DeclaredTable:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,10 +39,38 @@ class Session:
             pass
 
 
-class PostgreSQLServer:
+class DatabaseServer(ABC):
+    """A server in a folder of its own, which `end_signal` ends at once, as a crash does."""
+
+    folder: Path
+    end_signal: signal.Signals
+    _server: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Starts the server, and waits until it answers."""
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.send_signal(self.end_signal)
+            self._server.wait(30)
+            self._server = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class PostgreSQLServer(DatabaseServer):
     """A PostgreSQL with logical replication, and its superuser `postgres`, who needs no password."""
 
     database = "shop"
+    end_signal = signal.SIGQUIT
+    """A gentle stop waits for readers of the log."""
 
     def __init__(self, **settings: str) -> None:
         self._programs = _newest(POSTGRESQL)
@@ -49,7 +78,6 @@ class PostgreSQLServer:
         self._user = unprivileged("postgres")
         self.folder = private_folder("arctic-postgresql-", self._user)
         self.port = free_port()
-        self._server: subprocess.Popen[bytes] | None = None
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         # Users other than the superuser need their password, so that wrong ones can be tried.
         rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
@@ -73,21 +101,6 @@ class PostgreSQLServer:
         command = [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options]
         self._server = start_server(command, self.folder, self._user)
         wait_until(lambda: self._try("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)), self._server, self.folder)
-
-    def stop(self) -> None:
-        """Ends the server at once, as a crash does; a gentle stop waits for readers of the log."""
-        if self._server is not None:
-            self._server.send_signal(signal.SIGQUIT)
-            self._server.wait(30)
-            self._server = None
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def sql(self, *statements: str, database: str | None = None) -> str:
         """What statements print, each in a transaction of its own."""
@@ -173,13 +186,14 @@ def _newest(folder: Path) -> Path:
     return found[-1].parent
 
 
-class MariaDBServer:
+class MariaDBServer(DatabaseServer):
     """A MariaDB with a binary log, and its superuser `root`, who needs no password.
 
     Its clock is in another time zone than those who read it.
     """
 
     database = "shop"
+    end_signal = signal.SIGKILL
 
     def __init__(self, **settings: str) -> None:
         program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -189,7 +203,6 @@ class MariaDBServer:
         self._user = unprivileged("mysql")
         self.folder = private_folder("arctic-mariadb-", self._user)
         self.port = free_port()
-        self._server: subprocess.Popen[bytes] | None = None
         self._run(
             "mariadb-install-db", "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db",
             "--auth-root-authentication-method=normal",
@@ -217,21 +230,6 @@ class MariaDBServer:
         command = [self._program, "--no-defaults", *[f"--{key}={value}" for key, value in chosen.items()]]
         self._server = start_server(command, self.folder, self._user)
         wait_until(self._answers, self._server, self.folder)
-
-    def stop(self) -> None:
-        """Ends the server at once, as a crash does."""
-        if self._server is not None:
-            self._server.send_signal(signal.SIGKILL)
-            self._server.wait(30)
-            self._server = None
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def sql(self, *statements: str, database: str | None = None) -> str:
         """What statements print, all by one connection."""

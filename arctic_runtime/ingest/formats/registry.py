@@ -14,6 +14,7 @@ from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
 from arctic_runtime.ingest.formats.maxwell import maxwell
 from arctic_runtime.ingest.formats.rows import rows
+from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config_readers import read_names, read_text, reader_of
 
 Reader = Callable[[str, Any], Any]
@@ -47,12 +48,6 @@ def _read_zone(key: str, value: Any) -> str:
     return value
 
 
-def _read_flag(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
-    return value
-
-
 def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
     """The texts of each change, as `{delete: [D, d]}`, turned to the change of each text."""
     if not isinstance(value, Mapping) or not value:
@@ -71,7 +66,7 @@ FORMATS: Mapping[str, FormatEntry] = {
     "debezium": FormatEntry(
         "Debezium's change events in JSON, with or without their schema",
         debezium,
-        {"with_schema": Option("whether each event has its schema beside its payload", _read_flag)},
+        {"with_schema": Option("whether each event has its schema beside its payload", read_flag)},
     ),
     "canal": FormatEntry(
         "Canal's flat messages",
