@@ -451,6 +451,9 @@ class TransportThresholds:
     poll_seconds: float = 1.0
     """Pause between two looks for new events where there were none."""
 
+    idle_seconds: float = 60.0
+    """The time after which it is told again that a source has no new events."""
+
 
 @dataclass(frozen=True)
 class Thresholds:

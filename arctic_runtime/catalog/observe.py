@@ -13,6 +13,7 @@ from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_bra
 from arctic_runtime.model.columns import Column, Names, same_name
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots, trimmed_until
+from arctic_runtime.model.ingestion import Progress, SourceProgress
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
@@ -232,6 +233,15 @@ def last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
     if changes is None or not _is_kind(changes, "changes"):
         return {}
     return dict(offsets_of(last_run(_change_table(changes))))
+
+
+def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
+    """The progress of a source of change data by its dead letter table; None where nothing was ingested yet."""
+    table = _load(reader, dead_letters)
+    if table is None:
+        return None
+    snapshot = table.current_snapshot()
+    return SourceProgress(Progress.decode(table.properties), _live_rows(_summary(snapshot)) if snapshot else 0)
 
 
 def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:

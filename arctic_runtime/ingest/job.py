@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,9 @@ from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
 from arctic_runtime.ingest.writing.lease import Lease, taken
-from arctic_runtime.ingest.writing.ledger import Ledger, Progress
+from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
+from arctic_runtime.model.ingestion import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,7 @@ class Ingestion:
 
     def _ingest(self, once: bool, resync: bool) -> None:
         progress = self._begin(resync)
+        begun = _now()
         try:
             with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
                 for batch in self._transport.batches(once):
@@ -107,6 +109,9 @@ class Ingestion:
                         return
                     if not once:
                         self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+            if once and not self._stopping.is_set():
+                # The transport has read all that the source had when it began.
+                self._ledger.advance(replace(progress, caught_up=begun))
         finally:
             self._transport.close()
 
@@ -147,8 +152,9 @@ class Ingestion:
         if not self._is_staged or not batch.is_snapshot:
             written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
             self._is_staged = False
-        newest = max((of.newest for of in written if of.newest is not None), default=progress.newest)
-        now = Progress(batch.progress or batch.position, newest)
+        now = replace(progress, position=batch.progress or batch.position)
+        if not batch.is_snapshot:
+            now = now.later([of.newest for of in written], batch.caught_up)
         self._ledger.advance(now)
         self._transport.acknowledge(batch)
         self._report(BatchReport(written, batch.count, time.monotonic() - started, now))
@@ -196,8 +202,7 @@ class Ingestion:
         return [writer.end_snapshot(self._transport.initial)]
 
     def _take_dead(self, table: IngestedTable, position: str, decoded: DataFrame) -> None:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        self._ledger.add(decoded, table.source_name, position, now)
+        self._ledger.add(decoded, table.source_name, position, _now())
 
     def _check_dead(self) -> None:
         """Raises DataError where more dead letters are kept than the source allows; sound events are applied then."""
@@ -217,3 +222,7 @@ class Ingestion:
             self._sessions.spark = self._session()
         found: SparkSession = self._sessions.spark
         return found
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)

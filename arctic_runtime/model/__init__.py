@@ -9,6 +9,7 @@ __all__ = [
     "declared",
     "expiry",
     "hash_tree",
+    "ingestion",
     "key",
     "layout",
     "names",

@@ -49,6 +49,7 @@ REPAIRED: Final = "arctic.repaired"
 POSITION: Final = "arctic.position"
 POSITION_EVENTS: Final = "arctic.position-events"
 SOURCE_TIME: Final = "arctic.source-time"
+CAUGHT_UP: Final = "arctic.caught-up"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 
@@ -192,8 +193,15 @@ STORED_NAMES: Final = (
     ),
     StoredName(
         SOURCE_TIME,
+        (*_RUN, "property of the dead letter table"),
+        "when the newest change of a commit, or the newest that all tables of the source have, was made at the source, "
+        "in milliseconds since 1970",
+    ),
+    StoredName(
+        CAUGHT_UP,
         ("property of the dead letter table",),
-        "when the newest change that all tables of the source have was made there, in milliseconds since 1970",
+        "the newest time at which the source is known to have had nothing that its tables did not get, in milliseconds "
+        "since 1970",
     ),
     StoredName(
         LEASE,

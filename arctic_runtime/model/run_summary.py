@@ -18,8 +18,8 @@ SCHEMA_ONLY = "schema-only"
 class RunSummary:
     """A run, a restore or an overwrite as its commit records it; None, or nothing declared, where it records nothing.
 
-    `docs/architecture.md` describes each entry under its name in tables. `started_ms` are milliseconds since 1970 and
-    `estimated` seconds.
+    `docs/architecture.md` describes each entry under its name in tables. `started_ms` and `source_time_ms` are
+    milliseconds since 1970 and `estimated` seconds.
     """
 
     run: str | None = None
@@ -41,18 +41,21 @@ class RunSummary:
     repaired: str | None = None
     position: str | None = None
     position_events: str | None = None
+    source_time_ms: int | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
         texts = {field: summary.get(key) for field, key in _TEXTS.items()}
         started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
+        source_time = summary.get(properties.SOURCE_TIME)
         return cls(
             **texts,
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
             declared=_decode_declared(summary),
             started_ms=None if started is None else int(started),
             estimated=None if estimated is None else float(estimated),
+            source_time_ms=None if source_time is None else int(source_time),
         )
 
     def encode(self) -> dict[str, str]:
@@ -63,6 +66,7 @@ class RunSummary:
             properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
+            properties.SOURCE_TIME: None if self.source_time_ms is None else str(self.source_time_ms),
             **_encode_declared(self.declared or Declared()),
         }
         return {key: entry for key, entry in entries.items() if entry is not None}

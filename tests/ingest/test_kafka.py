@@ -204,6 +204,20 @@ def test_a_server_that_does_not_answer_is_named(spark: SparkSession, kafka: Kafk
         source.check(None)
 
 
+def test_a_topic_without_new_events_confirms_the_position(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+    kafka.create(topic)
+    kafka.send(topic, [("k", "1")])
+    source = transport(spark, kafka, topic, limits=TransportThresholds(idle_seconds=0))
+    source.open(source.initial)
+    batches = source.batches(until_drained=False)
+    first, second = next(batches), next(batches)
+    assert (first.count, second.count, second.position) == (1, 0, first.position)
+    assert first.caught_up is not None
+    assert second.caught_up is not None
+    assert first.caught_up < second.caught_up
+    source.close()
+
+
 def test_closing_ends_the_wait_for_events(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])

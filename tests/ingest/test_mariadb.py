@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 
@@ -114,6 +115,15 @@ def test_a_position_is_short_and_its_progress_has_the_definitions(
     reading = drain(replace(connection, tables=(rf"{connection.slot}\..*",)))
     assert len(reading.batches[-1].position) < 300
     assert 300 < len(reading.position) < 10_000
+
+
+def test_a_source_without_changes_is_confirmed_while_it_is_followed(connection: DebeziumConnection) -> None:
+    with opened(connection, thresholds=replace(SMALL, idle_seconds=0.5)) as transport:
+        drained(transport)
+        asked = datetime.now(timezone.utc)
+        batches = transport.batches(until_drained=False)
+        found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
+    assert found.count == 0
 
 
 def test_a_position_without_definitions_is_refused(connection: DebeziumConnection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,20 @@ def test_a_position_moves_on_without_events(postgresql: PostgreSQLServer, connec
         f"pg_replication_slots where slot_name = '{connection.slot}'"
     )
     assert confirmed == "t"
+
+
+def test_a_source_without_changes_is_confirmed_while_it_is_followed(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    """It is asked where its log ends, and the answer counts when reading has come there."""
+    with opened(connection, thresholds=replace(SMALL, idle_seconds=0.5)) as transport:
+        drained(transport)
+        asked = datetime.now(timezone.utc)
+        end = int(postgresql.sql("select pg_current_wal_lsn() - '0/0'::pg_lsn"))
+        batches = transport.batches(until_drained=False)
+        found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
+    assert found.count == 0
+    assert _lsn(found.position) >= end
 
 
 def _lsn(position: str) -> int:

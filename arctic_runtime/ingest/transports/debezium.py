@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import math
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -65,11 +68,31 @@ class _Run:
 
 @dataclass
 class _Open:
-    """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at."""
+    """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at.
+
+    `end` is where the log ended when the server was last asked, and when that was; None after reading came there.
+    """
 
     server: SourceServer
     run: _Run
     position: Position
+    end: tuple[Any, datetime] | None = None
+    asked: float = -math.inf
+
+    def ask_end(self, pause: float) -> None:
+        """Asks where the log ends, some time after the last question; a server that is away is noticed by reading."""
+        if self.end is None and time.monotonic() - self.asked > pause:
+            self.asked = time.monotonic()
+            with suppress(SourceError):
+                now = datetime.now(timezone.utc)
+                self.end = self.server.end(), now
+
+    def caught_up(self) -> datetime | None:
+        """When the log ended where it was asked for, once reading has come there."""
+        if self.end is None or not self.server.reached(self.position, self.end[0]):
+            return None
+        at, self.end = self.end[1], None
+        return at
 
 
 class DebeziumTransport:
@@ -132,9 +155,11 @@ class DebeziumTransport:
                         if receipt is not None:
                             self._receipts[batch.position] = receipt
                         told = pushed = pushed if until_drained else heard
-                        yield batch
+                        yield replace(batch, caught_up=now.caught_up())
+                now.ask_end(self._thresholds.idle_seconds)
             elif time.monotonic() - pushed > pause:
                 pushed = time.monotonic()
+                now.ask_end(0)
                 self._push(now, until_drained)
             elif self._is_silent(now, time.monotonic() - heard):
                 self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
@@ -242,6 +267,7 @@ class DebeziumTransport:
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
         now.run.close()
+        now.end = None
         until = time.monotonic() + self._thresholds.reconnect_seconds
         while not self._closed.wait(self._thresholds.reconnect_poll_seconds):
             try:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
@@ -96,13 +98,18 @@ class Files:
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         batches = self._batches(self._kept)
+        told = time.monotonic()
         while not self._closed.is_set():
+            now = datetime.now(timezone.utc)
             batch = batches.next()
             if batch is not None:
-                self._number = batch.number
+                self._kept = self._number = batch.number
                 yield self._events(batch)
             elif until_drained:
                 return
+            elif time.monotonic() - told > self._limits.idle_seconds:
+                told = time.monotonic()
+                yield Batch((), _position(self._kept), 0, caught_up=now)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 
@@ -130,7 +137,7 @@ class Files:
             blocks = self._blocks(own)
             count += sum(block.events for block in blocks)
             tables.append(TableEvents(table, None, partial(_events, folder=self._folder, files=own, blocks=blocks)))
-        return Batch(tuple(tables), json.dumps({"batch": batch.number}), count)
+        return Batch(tuple(tables), _position(batch.number), count)
 
     def _blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
         """The parts that tasks read, in the order of files and lines; raises SourceError where a file has changed."""
@@ -209,6 +216,10 @@ def _no_events() -> pa.Table:
     return pa.table(
         {PAYLOAD: pa.array([], pa.binary()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
     )
+
+
+def _position(number: int) -> str:
+    return json.dumps({"batch": number})
 
 
 def _number(position: str) -> int:

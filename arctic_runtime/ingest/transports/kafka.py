@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ from arctic_runtime.ingest.transports.kafka_offsets import (
     encode,
     moved,
     next_ranges,
+    reach,
     topics_of,
 )
 from arctic_runtime.ingest.transports.parts_of_events import told
@@ -108,17 +111,25 @@ class Kafka:
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         ends: Offsets | None = None
+        told = time.monotonic()
+        asked = datetime.now(timezone.utc)
         while not self._closed.is_set():
+            now = datetime.now(timezone.utc)
             kept = self._source.kept(self._topics)
             if ends is None or not until_drained:
-                ends = {partition: has.end for partition, has in kept.items()}
+                ends, asked = {partition: has.end for partition, has in kept.items()}, now
             offsets = begin(self._position, kept, self._skips_lost)
             ranges = self._of_one_schema(next_ranges(offsets, ends, self._limits.batch_events))
             if ranges:
                 self._position = moved(offsets, ranges)
-                yield Batch(self._events(ranges), encode(self._position), sum(map(len, ranges)))
+                caught_up = asked if reach(self._position, ends) else None
+                told = told if caught_up is None else time.monotonic()
+                yield Batch(self._events(ranges), encode(self._position), sum(map(len, ranges)), caught_up=caught_up)
             elif until_drained:
                 return
+            elif time.monotonic() - told > self._limits.idle_seconds:
+                told = time.monotonic()
+                yield Batch((), encode(offsets), 0, caught_up=asked)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
@@ -38,7 +39,9 @@ class Batch:
 
     `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
     the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
-    after the batch, None where that is the position.
+    after the batch, None where that is the position. `caught_up` is a time at which the source had nothing that comes
+    after the position, None where the transport does not know one; a source without events tells one about every
+    minute, by a batch without any.
     """
 
     tables: tuple[TableEvents, ...]
@@ -46,6 +49,7 @@ class Batch:
     count: int
     is_snapshot: bool = False
     progress: str | None = None
+    caught_up: datetime | None = None
 
 
 class Transport(Protocol):

@@ -22,6 +22,7 @@ from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import Keys, all_of, base_rows, column, current_rows, unmerged_changes
 
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
 
 
@@ -31,8 +32,8 @@ class Tally:
 
     `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
     key, `partial` events that lack a value, and `lacking` inserts that do. `truncated_at` is the place of the last
-    event that empties the table, None where there is none. `newest` is the time of the newest change at the source,
-    None where no event tells.
+    event that empties the table, None where there is none. `newest` is the time of the newest change at the source, in
+    UTC and not in the future, None where no event tells.
     """
 
     rows: int
@@ -47,6 +48,7 @@ class Tally:
 def tally(decoded: DataFrame) -> Tally:
     sound = F.col(REASON).isNull()
     truncates = sound & (F.col(CHANGE) == "truncate")
+    is_timed = sound & F.col(TIME).isNotNull()
     row = decoded.agg(
         F.count_if(sound & ~truncates).alias("rows"),
         F.count_if(~sound).alias("dead"),
@@ -54,9 +56,10 @@ def tally(decoded: DataFrame) -> Tally:
         F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
         F.count_if(sound & F.col(ABSENT).isNotNull() & (F.col(CHANGE) == "insert")).alias("lacking"),
         F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
-        F.max(F.when(sound, F.col(TIME))).alias("newest"),
+        F.unix_micros(F.max(F.when(is_timed, F.least(F.col(TIME), F.current_timestamp())))).alias("newest"),
     ).collect()[0]
-    return Tally(**row.asDict())
+    newest = None if row["newest"] is None else _EPOCH + datetime.timedelta(microseconds=row["newest"])
+    return Tally(**{**row.asDict(), "newest": newest})
 
 
 def change_rows(

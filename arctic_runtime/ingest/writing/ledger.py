@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import effect
 from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decode import REASON
+from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND, POSITION, SOURCE_TIME
+from arctic_runtime.model.properties import KIND, POSITION
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.commit import said, set_properties
@@ -32,14 +33,6 @@ the source has them, and when they were read."""
 _IDENTITY = ("table", "payload", "origin")
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far all tables of a source are: a position of its transport, and the time of the newest change there."""
-
-    position: str | None = None
-    newest: datetime.datetime | None = None
-
-
 class Ledger:
     """The dead letter table of a source. Its properties hold the progress, which is written after every table's."""
 
@@ -50,18 +43,13 @@ class Ledger:
 
     def progress(self) -> Progress:
         """The progress of the source; none before the first batch. Needs no Spark."""
-        table = self._load()
-        found = table.properties if table else {}
-        at = found.get(SOURCE_TIME)
-        newest = datetime.datetime.fromtimestamp(int(at) / 1000, datetime.timezone.utc) if at else None
-        return Progress(found.get(POSITION), newest)
+        found = observe_progress(self._reader, self.table)
+        return found.progress if found else Progress()
 
     def dead(self) -> int:
         """The number of dead letters that are kept. Needs no Spark."""
-        table = self._load()
-        snapshot = table.current_snapshot() if table else None
-        summary = snapshot.summary if snapshot else None
-        return int(summary["total-records"] or 0) if summary else 0
+        found = observe_progress(self._reader, self.table)
+        return found.dead_letters if found else 0
 
     def ensure(self) -> None:
         """Creates the table, without rows, where there is none."""
@@ -74,10 +62,7 @@ class Ledger:
 
     def advance(self, progress: Progress) -> None:
         """Says that all tables have everything up to a position."""
-        values = {POSITION: str(progress.position)}
-        if progress.newest is not None:
-            values[SOURCE_TIME] = str(round(progress.newest.timestamp() * 1000))
-        set_properties("ingest.advance", self._spark(), self.table, values)
+        set_properties("ingest.advance", self._spark(), self.table, progress.encode())
 
     def add(self, decoded: DataFrame, source_table: str, position: str, now: datetime.datetime) -> None:
         """Appends the dead letters among decoded events, read up to a position, unless they are there already.

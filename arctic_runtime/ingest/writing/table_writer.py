@@ -25,6 +25,7 @@ from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.ingest.writing.told import divided, runs_of
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.ingestion import millis
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
@@ -295,7 +296,7 @@ class TableWriter:
         check_query(session.model, stored, stored)
         context, shape = prepared(session, session.context(state), stored, "bigint")
         rows = change_rows(context, events, counted, shape, moves)
-        return _published(session, context, rows, shape, place)
+        return _published(session, context, rows, shape, place, counted.newest)
 
 
 def _emptied(session: TableSession, state: TableState, place: Place) -> tuple[dict[str, int], TableState]:
@@ -319,9 +320,17 @@ def _check_place(session: TableSession, state: TableState, expected: Place) -> N
 
 
 def _published(
-    session: TableSession, context: Context, rows: DataFrame, shape: Shape, place: Place
+    session: TableSession,
+    context: Context,
+    rows: DataFrame,
+    shape: Shape,
+    place: Place,
+    newest: datetime.datetime | None = None,
 ) -> tuple[dict[str, int], TableState]:
-    """Publishes change rows as the table's next commit; returns their number by action, and the state after that."""
+    """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
+
+    `newest` is the time of the newest change among them, where events tell it.
+    """
     changes = context.state.changes
     assert changes is not None
     assert changes.head is not None
@@ -330,7 +339,12 @@ def _published(
     step = AppendChanges(table, head, *(("create", "FIRST_RUN") if is_first else ("incremental", "CHANGES")))
     had = str(place.events) if place.events else None
     summary = RunSummary(
-        run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
+        run=context.token,
+        mode=step.mode,
+        reason=step.reason,
+        position=place.position,
+        position_events=had,
+        source_time_ms=None if newest is None else millis(newest),
     )
     appended = publish(ChangeSet(step, rows, shape, summary), context)
     return appended.rows, session.reconciled(session.observe(), appended=appended)

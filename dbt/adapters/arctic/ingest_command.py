@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.ingestion import plain_position
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
 
@@ -126,14 +127,11 @@ def _describe(table: str, rows: dict[str, int], dead: int) -> str:
 
 
 def _say_json(source: str, batch: BatchReport) -> None:
-    shown = {"source": source, **asdict(batch), "lag_seconds": _lag_seconds(batch)}
+    progress = {**asdict(batch.progress), "position": plain_position(str(batch.progress.position))}
+    shown = {"source": source, **asdict(batch), "progress": progress, "lag_seconds": _lag_seconds(batch)}
     print(json.dumps(shown, default=str), flush=True)
 
 
 def _lag_seconds(batch: BatchReport) -> float | None:
-    """Seconds between the newest change that all tables have now and the clock; None where no event tells its time."""
-    newest = batch.progress.newest
-    if newest is None:
-        return None
-    at = newest if newest.tzinfo else newest.replace(tzinfo=timezone.utc)
-    return max(0.0, (datetime.now(timezone.utc) - at).total_seconds())
+    """How old the state of the source is that all tables show now; None where nothing tells."""
+    return batch.progress.lag_seconds(datetime.now(timezone.utc))

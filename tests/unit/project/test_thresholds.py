@@ -50,6 +50,7 @@ FACTS = {
     "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",
     "spark/tables/file_rewrite.py: ANY_SIZE": "larger than any file",
     "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
+    "model/ingestion.py: _SHOWN": "the length of a position in a line",
     "spark/refresh/judge.py: _SHOWN": "the length of a text in an error",
 }
 """Numbers that no setting could change, with what says them."""

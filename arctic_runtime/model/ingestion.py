@@ -1,0 +1,128 @@
+"""How far the tables of a source of change data are, as its dead letter table and their commits tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import CAUGHT_UP, POSITION, SOURCE_TIME
+
+_SHOWN = 80
+"""The longest text of a position that is shown to people."""
+
+
+@dataclass(frozen=True)
+class ChangeSource:
+    """A source of change data: its name in the project, and its dead letter table, which has its progress too."""
+
+    name: str
+    dead_letters: TableName
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far all tables of a source are: a position of its transport, and times in UTC.
+
+    `newest` is when the newest change that they have was made, None where no event tells it. `caught_up` is the newest
+    time at which the source is known to have had nothing that they did not get.
+    """
+
+    position: str | None = None
+    newest: datetime | None = None
+    caught_up: datetime | None = None
+
+    @property
+    def as_of(self) -> datetime | None:
+        """The newest time as of which the tables are known to show the source; None where nothing tells one."""
+        return max(filter(None, (self.newest, self.caught_up)), default=None)
+
+    def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
+        """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
+        newest = max(filter(None, (self.newest, *changes)), default=None)
+        return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
+
+    def lag_seconds(self, now: datetime) -> float | None:
+        """How old that is; None where nothing tells."""
+        return None if self.as_of is None else max(0.0, (now - self.as_of).total_seconds())
+
+    @classmethod
+    def decode(cls, properties: Mapping[str, str]) -> Progress:
+        """The progress in the properties of a dead letter table."""
+        return cls(properties.get(POSITION), _time(properties.get(SOURCE_TIME)), _time(properties.get(CAUGHT_UP)))
+
+    def encode(self) -> dict[str, str]:
+        """The properties, without those that are None."""
+        times = {SOURCE_TIME: self.newest, CAUGHT_UP: self.caught_up}
+        texts = {POSITION: self.position, **{key: None if at is None else str(millis(at)) for key, at in times.items()}}
+        return {key: text for key, text in texts.items() if text is not None}
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """The progress of a source, and the number of its dead letters that are kept."""
+
+    progress: Progress
+    dead_letters: int
+
+
+def millis(at: datetime) -> int:
+    """A time as tables keep it, in milliseconds since 1970."""
+    return round(at.timestamp() * 1000)
+
+
+def time_of(millis_since_1970: int) -> datetime:
+    """The reverse of `millis`, in UTC."""
+    return datetime.fromtimestamp(millis_since_1970 / 1000, timezone.utc)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else time_of(int(text))
+
+
+def plain_position(text: str) -> str:
+    """A position without what goes with it: definitions of tables, which may be long."""
+    read = _read(text)
+    if not isinstance(read, dict) or "history" not in read:
+        return text
+    return json.dumps({key: value for key, value in read.items() if key != "history"}, separators=(",", ":"))
+
+
+def describe_position(text: str) -> str:
+    """A position for people, in the terms of its source: an LSN, a place in a binary log, offsets; others as they are.
+
+    The end of a long text is left out.
+    """
+    shown = _described(_read(text)) or text
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _described(position: Any) -> str | None:
+    """What a position says where its transport is known by its parts; None for others."""
+    match position:
+        case {"offset": {"snapshot": _}}:
+            return "a snapshot"
+        case {"reached": int(lsn)} | {"offset": {"lsn": int(lsn)}}:
+            return f"LSN {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        case {"reached": [str(file), place]} | {"offset": {"file": str(file), "pos": place}}:
+            return f"{file}:{place}"
+        case {"batch": int(number)}:
+            return f"batch {number} of files"
+        case dict() if position and all(isinstance(of, dict) for of in position.values()):
+            return ", ".join(f"{topic} {_offsets(of)}" for topic, of in position.items())
+        case _:
+            return None
+
+
+def _offsets(partitions: Mapping[str, int]) -> str:
+    return " ".join(f"{number}:{offset}" for number, offset in partitions.items())
