@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arctic_runtime.model.columns import Column, same_name
+from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 
 Merge = Literal["on_write", "on_read"]
@@ -109,7 +110,7 @@ class Model:
     `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
     no row may break; `contract` are its columns and types, empty where there is none. Comments are set only where they
     are to be kept in the catalog. The rows of a table that is `ingested_from` a source come as change events, and it
-    has no query.
+    has no query: `ingested_from` is its name there, and `source` the source where a project tells it.
     """
 
     table: TableName
@@ -121,6 +122,7 @@ class Model:
     column_comments: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[str, ...] = ()
     ingested_from: str | None = None
+    source: ChangeSource | None = None
 
     @property
     def base(self) -> TableName:

@@ -6,11 +6,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from arctic_runtime.catalog.observe import last_offsets, observe_model, observe_savepoints
+from arctic_runtime.catalog.observe import last_offsets, observe_model, observe_progress, observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.run_summary import RunSummary, is_run, offsets_of, run_commits
+from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
+from arctic_runtime.model.run_summary import RunSummary, is_run, last_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
-from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model
 
 
@@ -24,10 +25,29 @@ class Consumer:
 
 
 @dataclass(frozen=True)
+class Ingestion:
+    """How far a table is that a source of change data keeps; empty texts and None where nothing tells.
+
+    `table` is its name in the source. `position` is up to where it has all events, and `source_position` up to where
+    all tables of the source have them. `changed_at` is the time of the newest change at the source that it has. It
+    shows the source as of `as_of`, which was `lag_seconds` ago. `dead_letters` are those of all tables of the source.
+    """
+
+    source: str
+    table: str
+    position: str = ""
+    changed_at: str = ""
+    source_position: str = ""
+    as_of: str = ""
+    lag_seconds: float | None = None
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True)
 class Status:
     """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
 
-    `savepoints` are versions by their names.
+    `savepoints` are versions by their names. `ingestion` is None for tables that models make.
     """
 
     model: str
@@ -43,6 +63,7 @@ class Status:
     unmerged_rows: int = 0
     consumers: tuple[Consumer, ...] = ()
     savepoints: Mapping[str, str] = field(default_factory=dict)
+    ingestion: Ingestion | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,29 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
         unmerged_rows=state.changes.rows_after(state.base.merged),
         consumers=tuple(_consumers(reader, model, state, project)),
         savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
+        ingestion=_ingestion(reader, model, state.changes),
+    )
+
+
+def _ingestion(reader: CatalogReader, model: Model, changes: ChangeTableState) -> Ingestion | None:
+    if model.source is None or model.ingested_from is None:
+        return None
+    now = datetime.datetime.now(datetime.timezone.utc)
+    found = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
+    runs = [RunSummary.decode(commit.summary) for commit in run_commits(changes)]
+    own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
+    last = last_run(changes)
+    # The table has what all tables have, and may have more.
+    progress = found.progress.later([own], None)
+    return Ingestion(
+        source=model.source.name,
+        table=model.ingested_from,
+        position=(last.position if last else None) or "",
+        changed_at=_iso(own),
+        source_position=plain_position(found.progress.position or ""),
+        as_of=_iso(progress.as_of),
+        lag_seconds=progress.lag_seconds(now),
+        dead_letters=found.dead_letters,
     )
 
 
@@ -95,7 +139,18 @@ def describe_status(status: Status) -> list[str]:
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             for consumer in status.consumers
         ),
+        *(_describe_ingestion(status.ingestion) if status.ingestion else ()),
         *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
+    ]
+
+
+def _describe_ingestion(of: Ingestion) -> list[str]:
+    newest = f"newest change of {of.changed_at}, " if of.changed_at else ""
+    lag = "" if of.lag_seconds is None else f"{of.lag_seconds:,.0f} s behind, "
+    own, all_tables = (describe_position(text) or "its begin" for text in (of.position, of.source_position))
+    return [
+        f"  ingested from {of.table} of {of.source}: {newest}{lag}{of.dead_letters:,} dead letters in the source",
+        f"  complete up to {own}; all tables of {of.source} up to {all_tables}",
     ]
 
 
@@ -155,7 +210,11 @@ def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
 
 
 def _time(commit: Commit) -> str:
-    return datetime.datetime.fromtimestamp(commit.at_ms / 1000, datetime.timezone.utc).isoformat(" ", "seconds")
+    return _iso(time_of(commit.at_ms))
+
+
+def _iso(at: datetime.datetime | None) -> str:
+    return "" if at is None else at.isoformat(" ", "seconds")
 
 
 def _base_summary(reader: CatalogReader, model: Model) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +21,8 @@ from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchem
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import Lease
 from arctic_runtime.ingest.writing.ledger import Ledger
+from arctic_runtime.model.ingestion import ChangeSource
+from arctic_runtime.operations.inspect import status
 from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
@@ -56,6 +59,7 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
         [Part("public.orders", ORDERS, [event("d", {"id": 1, "item": None, "n": None}, None, at=5)])],
     ]
     transport = Replay(log)
+    begun = datetime.now(timezone.utc)
     reports = ingest(lake, source, transport)
     assert rows(lake, "orders") == {(2, "b", 7)}
     assert rows(lake, "items") == {("a", Decimal("1.25"))}
@@ -68,7 +72,15 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
         (2, 7, "insert", None),
         (1, 2, "delete", 2),
     }
-    assert Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().position == "3"
+    progress = Ledger(source.ledger, lake.reader, lambda: lake.spark).progress()
+    assert progress.position == "3"
+    assert progress.caught_up is not None
+    assert begun <= progress.caught_up + timedelta(milliseconds=1)
+    assert progress.newest == datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
+    model = replace(source.tables[1].model(("name",)), source=ChangeSource(source.name, source.ledger))
+    shown = status(lake.reader, model, []).ingestion
+    assert shown is not None
+    assert (shown.changed_at, shown.position, shown.source_position) == ("2023-11-14 22:13:20+00:00", "1", "3")
 
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import DeclaredTable, IngestSource, read_source
+from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.table import Model
@@ -39,12 +41,13 @@ def _arctic(meta: Any) -> Mapping[str, Any]:
 
 def ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
     """The tables of sources that are in the catalog, each with the primary key that its change table has."""
-    tables = [table for source in sources for table in source.tables]
-    there = {schema: set(reader.list_relations(schema)) for schema in {table.table.schema for table in tables}}
+    tables = [(source, table) for source in sources for table in source.tables]
+    there = {schema: set(reader.list_relations(schema)) for schema in {table.table.schema for _, table in tables}}
     found = []
-    for table in tables:
+    for source, table in tables:
         changes = table.table.changes
         if changes.name in there[changes.schema]:
             properties = reader.load_table(changes.schema, changes.name).properties
-            found.append(table.model(key_names(properties.get(PRIMARY_KEY, ""))))
+            model = table.model(key_names(properties.get(PRIMARY_KEY, "")))
+            found.append(replace(model, source=ChangeSource(source.name, source.ledger)))
     return tuple(found)

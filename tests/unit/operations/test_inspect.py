@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.operations.inspect import Consumer, Status, history, status
+from arctic_runtime.operations.inspect import Consumer, Ingestion, Status, describe_status, history, status
 
 
 def a_model(name: str, merge: Any = "on_write", key: tuple[str, ...] = ("id",)) -> Model:
@@ -55,3 +59,58 @@ def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
     assert entries[3].consumed == {}
     assert history(warehouse.reader, a_model("nothing")) == ()
+
+
+POSITION = {"partition": {"server": "shop"}, "offset": {"lsn": 5}, "reached": 16}
+SHOP = ChangeSource("shop", TableName("lake", "dwd", "shop__dead"))
+TABLE = replace(a_model("orders"), ingested_from="public.orders", source=SHOP)
+
+
+def ingested(writing: Any, warehouse: Any, **progress: str) -> None:
+    """A table of a source, with a commit that its source has told the time of, and one that has none."""
+    warehouse.create("orders__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    summary = {"arctic_run": "1", "arctic_mode": "incremental", "arctic_position": json.dumps(POSITION)}
+    warehouse.append("orders__changes", [(1, "a", "insert")], **summary, arctic_source_time="1700000007000")
+    warehouse.append("orders__changes", [(2, "b", "insert")], **summary)
+    warehouse.create("orders", arctic_kind="base", arctic_primary_key="id")
+    warehouse.append("orders", [(1, "a")])
+    if progress:
+        warehouse.create("shop__dead", **progress)
+        warehouse.append("shop__dead", [(1, "x"), (2, "y")])
+
+
+def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Path) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    text = json.dumps({**POSITION, "reached": 15, "history": "definitions"})
+    ingested(
+        writing, warehouse, arctic_position=text, arctic_source_time="1700000005000", arctic_caught_up="1700000006000"
+    )
+    found = status(warehouse.reader, TABLE, [])
+    assert found.ingestion is not None
+    assert found.ingestion.lag_seconds is not None
+    assert found.ingestion.lag_seconds > 0
+    assert json.loads(found.ingestion.source_position) == {**POSITION, "reached": 15}
+    assert replace(found.ingestion, lag_seconds=9, source_position=text) == Ingestion(
+        source="shop",
+        table="public.orders",
+        position=json.dumps(POSITION),
+        changed_at="2023-11-14 22:13:27+00:00",
+        source_position=text,
+        as_of="2023-11-14 22:13:27+00:00",
+        lag_seconds=9,
+        dead_letters=2,
+    )
+    assert describe_status(replace(found, ingestion=replace(found.ingestion, lag_seconds=9)))[-2:] == [
+        "  ingested from public.orders of shop: newest change of 2023-11-14 22:13:27+00:00, 9 s behind, 2 dead letters "
+        "in the source",
+        "  complete up to LSN 0/10; all tables of shop up to LSN 0/F",
+    ]
+
+
+def test_status_of_a_table_whose_source_tells_nothing_yet(writing: Any, tmp_path: Path) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    ingested(writing, warehouse)
+    found = status(warehouse.reader, TABLE, []).ingestion
+    assert found is not None
+    assert (found.source_position, found.dead_letters) == ("", 0)
+    assert found.as_of == found.changed_at == "2023-11-14 22:13:27+00:00"
