@@ -130,11 +130,16 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
         raise ConfigError(
             f"source {name}: its `meta.arctic.ingest` can't be used.\n" + "\n".join(f"  - {of}" for of in wrong)
         )
-    first = next(iter(tables))
-    ledger = TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
+    ledger = dead_letters_of(name, tables)
     return IngestSource(
         name, str(connector), known, tuple(read_tables), ledger, values["trigger"], values["dead_letters"]
     )
+
+
+def dead_letters_of(name: str, tables: Collection[DeclaredTable]) -> TableName:
+    """The dead letter table of a source with these tables, in the schema of the first."""
+    first = next(iter(tables))
+    return TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
 
 
 def _default_schema(connection: Mapping[str, Any], connector: object) -> str | None:

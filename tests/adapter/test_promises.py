@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from dbt.tests.util import get_connection, run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError, DbtRuntimeError
 
+from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.connections.sessions import SessionPool
 
 TABLE = "{{ config(materialized='table') }} select 1 as id"
@@ -191,15 +195,54 @@ class TestSourceFreshness:
     """The time of a source's newest snapshot, without reading a row."""
 
     @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        source = (
-            "sources:\n  - name: raw\n    schema: '{{ target.schema }}'\n    tables:\n      - name: orders\n"
-            "        config:\n          freshness: {error_after: {count: 1, period: hour}}\n"
-        )
-        return {"sources.yml": source}
+    def landing(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return tmp_path_factory.mktemp("landing")
+
+    @pytest.fixture(scope="class")
+    def models(self, landing: Path) -> dict[str, str]:
+        freshness = {"freshness": {"error_after": {"count": 1, "period": "hour"}}}
+        at = {"schema": "{{ target.schema }}"}
+        ingest = {"connector": "files", "path": str(landing), "format": "rows"}
+        events = {
+            "name": "events",
+            "columns": [{"name": "id", "data_type": "bigint"}],
+            "config": {**freshness, "meta": {"arctic": {"primary_key": "id"}}},
+        }
+        plain = [{"name": name, "config": freshness} for name in ("orders", "nothing")]
+        raw = {"name": "raw", **at, "tables": plain}
+        shop = {"name": "shop", **at, "config": {"meta": {"arctic": {"ingest": ingest}}}, "tables": [events]}
+        return {"sources.yml": yaml.safe_dump({"sources": [raw, shop]})}
 
     def test_a_new_snapshot_is_fresh(self, project: Any) -> None:
         rows(project, f"create table `lake`.`{project.test_schema}`.`orders` as select 1 as id")
-        result = run_dbt(["source", "freshness"]).results[0]
+        result = self.freshness("raw.orders")
         assert str(result.status) == "pass"
         assert result.age < 600
+
+    def test_a_table_that_does_not_exist_is_named(self, project: Any) -> None:
+        result = self.freshness("raw.nothing", expect_pass=False)
+        assert "`nothing` can't be told" in result.message
+        assert "what to do: create it" in result.message
+
+    def test_a_source_without_changes_is_as_fresh_as_its_last_ingestion(self, project: Any, landing: Path) -> None:
+        assert "run `arctic ingest`" in self.freshness("shop.events", expect_pass=False).message
+        (landing / "events").mkdir()
+        (landing / "events" / "1.json").write_text('{"id": 1}')
+        ingest = ["ingest", "--once", "--project-dir", str(project.project_root)]
+        ingest += ["--profiles-dir", str(project.profiles_dir)]
+        found = []
+        for _ in range(2):
+            before = dt.datetime.now(dt.timezone.utc)
+            assert cli.main(ingest) == 0
+            result = self.freshness("shop.events")
+            assert str(result.status) == "pass"
+            assert before <= result.max_loaded_at + dt.timedelta(milliseconds=1)
+            table = project.adapter.catalog_reader.load_table(project.test_schema, "events__changes")
+            found.append((result.max_loaded_at, len(table.snapshots())))
+        (first, snapshots), (second, later) = found
+        assert first < second
+        assert snapshots == later
+
+    def freshness(self, source: str, expect_pass: bool = True) -> Any:
+        (result,) = run_dbt(["source", "freshness", "--select", f"source:{source}"], expect_pass=expect_pass).results
+        return result

@@ -25,11 +25,10 @@ from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
-from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
+from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, TableName, changes_read
 from arctic_runtime.model.properties import CLONE_KIND, KIND
 from arctic_runtime.operations.registry import operation
 from arctic_runtime.profile import Profile
@@ -46,6 +45,7 @@ from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
 from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
 from dbt.adapters.arctic.relations.relation import ArcticRelation
+from dbt.adapters.arctic.sources import dead_letter_tables
 
 if TYPE_CHECKING:
     import agate
@@ -106,6 +106,7 @@ class ArcticAdapter(SparkAdapter):
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
         self._nodes: tuple[Any, ...] = ()
+        self._sources: tuple[Any, ...] = ()
         self._readers = Readers((), ())
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # pyiceberg warns of files it can't warn anybody about here.
@@ -138,7 +139,8 @@ class ArcticAdapter(SparkAdapter):
         """dbt calls this with the whole manifest when a project was parsed, so that is when models are checked."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
-        self._readers = Readers(self._nodes, getattr(macro_resolver, "sources", {}).values())
+        self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
+        self._readers = Readers(self._nodes, self._sources)
         maintenance.check_manifest(self._nodes)
 
     @available.parse(lambda *_a, **_k: "")
@@ -426,11 +428,23 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Freshness from the time of each table's newest snapshot that changed its rows; without one it is left out."""
+        """Freshness from the catalog alone; tables that are not there, or have no snapshot, are left out.
+
+        A table that `arctic ingest` keeps is as fresh as the state of its source that it shows, any other as its newest
+        snapshot that changed rows.
+        """
         now = dt.datetime.now(tz=dt.timezone.utc)
         times = {source: self._last_change(source) for source in sources}
         fresh = {s: self._create_freshness_response(at, now) for s, at in times.items() if at is not None}
         return [], fresh
+
+    def calculate_freshness_from_metadata(
+        self, source: BaseRelation, macro_resolver: Any = None
+    ) -> tuple[AdapterResponse | None, Any]:
+        _, found = self.calculate_freshness_from_metadata_batch([source], macro_resolver)
+        if source not in found:
+            raise DbtRuntimeError(freshness.unknown(source.render(), self._dead_letters_of(source) is not None))
+        return None, found[source]
 
     # How it is done
 
@@ -507,10 +521,14 @@ class ArcticAdapter(SparkAdapter):
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
+    def _dead_letters_of(self, source: BaseRelation) -> TableName | None:
+        """The dead letter table of the source that a table is ingested from; None for other tables."""
+        return self._asking(lambda: dead_letter_tables(self._sources)).get(maintenance.table_name(source))
+
     def _last_change(self, source: BaseRelation) -> dt.datetime | None:
         if self._is_readable(source.database):
-            state = self._asking(lambda: observe_source(self.catalog_reader, maintenance.table_name(source)))
-            return freshness.last_change(state) if state else None
+            table, dead_letters = maintenance.table_name(source), self._dead_letters_of(source)
+            return self._asking(lambda: freshness.last_loaded(self.catalog_reader, table, dead_letters))
         try:
             found: dt.datetime | None = self._rows(freshness.question(maintenance.table_name(source)))[0][0]
         except DbtDatabaseError as error:

@@ -7,24 +7,37 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.ingest.source import DeclaredTable, IngestSource, read_source
+from arctic_runtime.ingest.source import DeclaredTable, IngestSource, dead_letters_of, read_source
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.key import key_names
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.table import Model
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
     """The sources with `meta.arctic.ingest`, by name; raises ConfigError where one can't be used."""
-    declared: dict[str, list[DeclaredTable]] = {}
-    settings: dict[str, Mapping[str, Any]] = {}
-    for node in sorted(manifest.sources.values(), key=lambda node: str(node.unique_id)):
-        of_source = _arctic(node.source_meta)
-        if "ingest" not in of_source:
-            continue
-        settings[node.source_name] = of_source["ingest"]
-        declared.setdefault(node.source_name, []).append(_declared(node))
-    return tuple(read_source(name, settings[name], tables) for name, tables in sorted(declared.items()))
+    nodes = tuple(manifest.sources.values())
+    settings = {node.source_name: _arctic(node.source_meta).get("ingest") for node in nodes}
+    return tuple(read_source(name, settings[name] or {}, tables) for name, tables in _by_source(nodes).items())
+
+
+def dead_letter_tables(nodes: Iterable[Any]) -> dict[TableName, TableName]:
+    """The tables of ingested sources, each with the dead letter table of its source, which has the progress too."""
+    return {
+        TableName(of.catalog, of.schema, of.identifier): dead_letters_of(name, tables)
+        for name, tables in _by_source(nodes).items()
+        for of in tables
+    }
+
+
+def _by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
+    """The tables of sources that are ingested, in one order whatever dbt's is."""
+    found: dict[str, list[DeclaredTable]] = {}
+    for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
+        if "ingest" in _arctic(node.source_meta):
+            found.setdefault(node.source_name, []).append(_declared(node))
+    return found
 
 
 def _declared(node: Any) -> DeclaredTable:

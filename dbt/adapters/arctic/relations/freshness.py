@@ -1,13 +1,37 @@
-"""When the rows of a table last changed, from its snapshots."""
+"""As of when a table shows its source: by the progress of ingestion, or the newest snapshot that changed rows."""
 
 from __future__ import annotations
 
 import datetime as dt
 
+from arctic_runtime.catalog.observe import observe_progress, observe_source
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import name, statement, text
+
+
+def last_loaded(reader: CatalogReader, table: TableName, dead_letters: TableName | None) -> dt.datetime | None:
+    """The time as of which a table is known to show its source; None where there is no table, or none with a snapshot.
+
+    For a table of an ingested source, whose `dead_letters` are given, that is the newest time that ingestion knows, the
+    last look at a source without changes too; for others, and where it knows none, when the rows last changed.
+    """
+    state = observe_source(reader, table)
+    if state is None:
+        return None
+    source = observe_progress(reader, dead_letters) if dead_letters else None
+    return (source.progress.as_of if source else None) or last_change(state)
+
+
+def unknown(relation: str, is_ingested: bool) -> str:
+    """The error where a table has no time."""
+    cure = "run `arctic ingest`, which makes it" if is_ingested else "create it, or correct its name in the source"
+    return (
+        f"the freshness of {relation} can't be told.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
+        f"  found: no such table, or one without a snapshot\n  what to do: {cure}"
+    )
 
 
 def last_change(state: SourceState) -> dt.datetime:
