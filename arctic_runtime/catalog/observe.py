@@ -173,6 +173,22 @@ def last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
     )
 
 
+def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[int, Column]]:
+    """The columns that a table had at its snapshots, by their ids, which stay whatever a column is called later.
+
+    Empty where there is no table; a snapshot that does not say its columns is left out.
+    """
+    table = _load(reader, name)
+    if table is None:
+        return {}
+    columns = {
+        number: {field.field_id: column for field, column in zip(schema.fields, _columns(schema), strict=True)}
+        for number, schema in table.schemas().items()
+    }
+    known = ((of.snapshot_id, of.schema_id) for of in table.metadata.snapshots)
+    return {snapshot: columns[schema] for snapshot, schema in known if schema is not None and schema in columns}
+
+
 def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
     """All snapshots of a table that are kept; None where there is no such table."""
     table = _load(reader, name)

@@ -59,3 +59,24 @@ class SchemaChange:
     @property
     def is_empty(self) -> bool:
         return not (self.add or self.widen or self.drop or self.rename)
+
+    def describe(self) -> str:
+        """The change in a line for people; an empty text for none."""
+        parts = (
+            *(f"{old} renamed to {new}" for old, new in self.rename),
+            *(f"{of.name} added ({of.type})" for of in self.add),
+            *(f"{of.name} widened to {of.type}" for of in self.widen),
+            *(f"{name} dropped" for name in self.drop),
+        )
+        return ", ".join(parts)
+
+
+def changed_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -> SchemaChange:
+    """What leads from columns to later ones, each by the id that it keeps whatever its name and type are."""
+    both = [(before[number], column) for number, column in after.items() if number in before]
+    return SchemaChange(
+        add=tuple(column for number, column in after.items() if number not in before),
+        widen=tuple(new for old, new in both if new.type != old.type),
+        drop=tuple(column.name for number, column in before.items() if number not in after),
+        rename=tuple((old.name, new.name) for old, new in both if new.name != old.name),
+    )

@@ -5,9 +5,17 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from arctic_runtime.catalog.observe import last_offsets, observe_model, observe_progress, observe_savepoints
+from arctic_runtime.catalog.observe import (
+    last_offsets,
+    observe_columns,
+    observe_model,
+    observe_progress,
+    observe_savepoints,
+)
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
 from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
 from arctic_runtime.model.run_summary import RunSummary, is_run, last_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
@@ -68,7 +76,10 @@ class Status:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One version of a table, and the names that it was given."""
+    """One version of a table, and the names that it was given.
+
+    `columns` is how its columns differ from those of the version before it, as far as that is kept.
+    """
 
     version: str
     at: str
@@ -77,6 +88,7 @@ class HistoryEntry:
     rows: int
     consumed: Mapping[str, str]
     savepoints: tuple[str, ...] = ()
+    columns: SchemaChange = field(default_factory=SchemaChange)
 
 
 def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Status:
@@ -175,14 +187,32 @@ def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
     named = observe_savepoints(reader, model)
     runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if is_run(commit)}
     known = {**{of.commit.version: of.commit for of in named}, **runs}
-    ordered = sorted(known.values(), key=lambda commit: commit.version.sequence, reverse=True)
-    return tuple(_entry(commit, [of.name for of in named if of.commit.version == commit.version]) for commit in ordered)
+    ordered = sorted(known.values(), key=lambda commit: commit.version.sequence)
+    changes = _schema_changes(ordered, observe_columns(reader, model.table.changes))
+    entries = (
+        _entry(commit, [of.name for of in named if of.commit.version == commit.version], changed)
+        for commit, changed in zip(ordered, changes, strict=True)
+    )
+    return tuple(reversed(tuple(entries)))
 
 
-def describe_history(entry: HistoryEntry) -> str:
-    """A line for people."""
+def _schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
+    """How the columns of each commit differ from those of the one before; none where either is not known."""
+    own = [_plain(columns.get(commit.version.snapshot, {})) for commit in commits]
+    changed = [changed_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
+    return [SchemaChange(), *changed][: len(commits)]
+
+
+def _plain(columns: Mapping[int, Column]) -> Mapping[int, Column]:
+    """The columns of a table among those of its change table."""
+    return {number: column for number, column in columns.items() if column.name not in CHANGE_COLUMNS}
+
+
+def describe_history(entry: HistoryEntry) -> list[str]:
+    """Lines for people: the version, and how its columns changed where they did."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
-    return f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
+    line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
+    return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe()}"]
 
 
 def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
@@ -196,7 +226,7 @@ def _consumers(reader: CatalogReader, model: Model, state: TableState, project: 
     return found
 
 
-def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
+def _entry(commit: Commit, names: Sequence[str], changed: SchemaChange) -> HistoryEntry:
     run = RunSummary.decode(commit.summary)
     return HistoryEntry(
         version=str(commit.version.snapshot),
@@ -206,6 +236,7 @@ def _entry(commit: Commit, names: Sequence[str]) -> HistoryEntry:
         rows=commit.rows,
         consumed={name: str(version.snapshot) for name, version in offsets_of(run).items()},
         savepoints=tuple(names),
+        columns=changed,
     )
 
 

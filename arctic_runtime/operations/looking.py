@@ -65,7 +65,7 @@ def _status(context: OperationContext, models: Sequence[Model], values: Values) 
 
 def _history(context: OperationContext, model: Model, _: Values) -> Answer:
     entries = inspect.history(context.reader, model)
-    lines = [inspect.describe_history(entry) for entry in entries]
+    lines = [line for entry in entries for line in inspect.describe_history(entry)]
     return Answer([asdict(entry) for entry in entries], tuple(lines or ["no versions yet"]))
 
 
@@ -110,7 +110,7 @@ EXPLAIN = Operation(
 )
 HISTORY = Operation(
     name="history",
-    description="the versions of a table",
+    description="the versions of a table, and how its columns changed",
     tables="one",
     perform=on_one(_history),
     needs_spark=False,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import SchemaChange
 from arctic_runtime.model.state import TableState
+from arctic_runtime.operations.inspect import history
 from arctic_runtime.spark.maintenance.between import changes_between
 from arctic_runtime.spark.maintenance.reset import reset
 from arctic_runtime.spark.refresh.restore import restore
@@ -140,6 +142,8 @@ def test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row(lake: W
         assert lake.broken(renamed) == []
     told = changes_between(lake.session_of(model), first, lake.head(model), 10)
     assert [(row["_action"], row["the v"]) for row in told] == [("update", 10), ("delete", 2), ("insert", 3)]
+    columns = [entry.columns for entry in history(lake.reader, model) if not entry.columns.is_empty]
+    assert columns == [SchemaChange(rename=(("v", "the v"),))]
     assert restore(lake.session_of(model), first) == {"insert": 1, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, 1, "a"), (2, 2, "b")]
 

@@ -21,8 +21,9 @@ from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchem
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import Lease
 from arctic_runtime.ingest.writing.ledger import Ledger
+from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.ingestion import ChangeSource
-from arctic_runtime.operations.inspect import status
+from arctic_runtime.operations.inspect import history, status
 from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
@@ -256,6 +257,9 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     ]
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 5_000_000_000, "x"), (2, "b", 1, None)}
+    newest, *older = history(lake.reader, source.tables[0].model(("id",)))
+    assert newest.columns == SchemaChange(add=(Column("more", "string"),), widen=(Column("n", "bigint"),))
+    assert [entry.columns.is_empty for entry in older] == [True] * len(older)
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -7,10 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.operations.inspect import Consumer, Ingestion, Status, describe_status, history, status
+from arctic_runtime.operations.inspect import (
+    Consumer,
+    Ingestion,
+    Status,
+    describe_history,
+    describe_status,
+    history,
+    status,
+)
 
 
 def a_model(name: str, merge: Any = "on_write", key: tuple[str, ...] = ("id",)) -> Model:
@@ -58,7 +69,35 @@ def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     assert [entry.mode for entry in entries] == ["full", "full", "full", "create"]
     assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
     assert entries[3].consumed == {}
+    assert [entry.columns.is_empty for entry in entries] == [True] * 4
     assert history(warehouse.reader, a_model("nothing")) == ()
+
+
+def test_history_tells_how_columns_changed_between_versions(writing: Any, tmp_path: Path) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    number = NestedField(7, "number", IntegerType(), required=False)
+    warehouse.create("t__changes", (*writing.changes, number), arctic_kind="changes", arctic_primary_key="id")
+    warehouse.create("t", arctic_kind="base", arctic_primary_key="id")
+    warehouse.append("t", [(1, "a")])
+    warehouse.append("t__changes", [(1, "a", "insert")], **writing.ran({}))
+    with warehouse.load("t__changes").update_schema() as schema:
+        schema.update_column("number", LongType()).add_column("more", StringType())
+        schema.rename_column("note", "remark").rename_column("_before.note", "remark")
+    warehouse.append("t__changes", [(2, "b", "insert")])
+    with warehouse.load("t__changes").update_schema() as schema:
+        schema.delete_column("number")
+    warehouse.append("t__changes", [(3, "c", "insert")], **writing.ran({}))
+    with warehouse.load("t__changes").update_schema() as schema:
+        schema.delete_column("more")
+    with warehouse.load("t__changes").update_schema() as schema:
+        schema.add_column("more", StringType())
+    warehouse.append("t__changes", [(4, "d", "insert")], **writing.ran({}))
+    last, second, first = history(warehouse.reader, a_model("t"))
+    more = Column("more", "string")
+    assert first.columns == SchemaChange()
+    assert second.columns == SchemaChange(add=(more,), drop=("number",), rename=(("note", "remark"),))
+    assert last.columns == SchemaChange(add=(more,), drop=("more",))
+    assert describe_history(second)[1].strip() == "columns: note renamed to remark, more added (string), number dropped"
 
 
 POSITION = {"partition": {"server": "shop"}, "offset": {"lsn": 5}, "reached": 16}
