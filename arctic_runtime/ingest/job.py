@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 class BatchReport:
     """A batch after all its tables were published: what became of the events of each, and how long that took.
 
-    `progress` is how far all tables of the source are now.
+    `progress` is how far all tables of the source are now, `behind` how many events the source had after that, None
+    where it does not tell.
     """
 
     tables: tuple[Written, ...]
     count: int
     seconds: float
     progress: Progress
+    behind: int | None = None
 
 
 class Ingestion:
@@ -157,7 +159,7 @@ class Ingestion:
             now = now.later([of.newest for of in written], batch.caught_up)
         self._ledger.advance(now)
         self._transport.acknowledge(batch)
-        self._report(BatchReport(written, batch.count, time.monotonic() - started, now))
+        self._report(BatchReport(written, batch.count, time.monotonic() - started, now, batch.behind))
         if any(of.dead for of in written):
             self._check_dead()
         return now

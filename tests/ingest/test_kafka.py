@@ -212,6 +212,7 @@ def test_a_topic_without_new_events_confirms_the_position(spark: SparkSession, k
     batches = source.batches(until_drained=False)
     first, second = next(batches), next(batches)
     assert (first.count, second.count, second.position) == (1, 0, first.position)
+    assert (first.behind, second.behind) == (0, 0)
     assert first.caught_up is not None
     assert second.caught_up is not None
     assert first.caught_up < second.caught_up

@@ -29,11 +29,11 @@ from arctic_runtime.ingest.transports.kafka_offsets import (
     Range,
     before,
     begin,
+    behind,
     decode,
     encode,
     moved,
     next_ranges,
-    reach,
     topics_of,
 )
 from arctic_runtime.ingest.transports.parts_of_events import told
@@ -122,14 +122,16 @@ class Kafka:
             ranges = self._of_one_schema(next_ranges(offsets, ends, self._limits.batch_events))
             if ranges:
                 self._position = moved(offsets, ranges)
-                caught_up = asked if reach(self._position, ends) else None
-                told = told if caught_up is None else time.monotonic()
-                yield Batch(self._events(ranges), encode(self._position), sum(map(len, ranges)), caught_up=caught_up)
+                rest = behind(self._position, ends)
+                told = told if rest else time.monotonic()
+                caught_up = None if rest else asked
+                count = sum(map(len, ranges))
+                yield Batch(self._events(ranges), encode(self._position), count, caught_up=caught_up, behind=rest)
             elif until_drained:
                 return
             elif time.monotonic() - told > self._limits.idle_seconds:
                 told = time.monotonic()
-                yield Batch((), encode(offsets), 0, caught_up=asked)
+                yield Batch((), encode(offsets), 0, caught_up=asked, behind=0)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 

@@ -89,9 +89,9 @@ def moved(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
     return {**offsets, **{of.partition: of.end for of in ranges}}
 
 
-def reach(offsets: Offsets, ends: Offsets) -> bool:
-    """Whether everything up to the ends was read."""
-    return all(offsets.get(partition, 0) >= end for partition, end in ends.items())
+def behind(offsets: Offsets, ends: Offsets) -> int:
+    """How many events up to the ends are still to be read."""
+    return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 
 
 def topics_of(ranges: Iterable[Range]) -> Iterator[tuple[str, tuple[Range, ...]]]:

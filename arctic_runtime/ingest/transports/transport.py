@@ -41,7 +41,8 @@ class Batch:
     the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
     after the batch, None where that is the position. `caught_up` is a time at which the source had nothing that comes
     after the position, None where the transport does not know one; a source without events tells one about every
-    minute, by a batch without any.
+    minute, by a batch without any. `behind` is the number of events that the source had after the batch when it was
+    asked last, None where the transport does not know it.
     """
 
     tables: tuple[TableEvents, ...]
@@ -50,6 +51,7 @@ class Batch:
     is_snapshot: bool = False
     progress: str | None = None
     caught_up: datetime | None = None
+    behind: int | None = None
 
 
 class Transport(Protocol):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.model.ingestion import plain_position
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
+from dbt.adapters.arctic.ingest_progress import Say, progress
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -44,10 +41,10 @@ def perform(options: argparse.Namespace) -> Answer:
     chosen = _chosen(project.sources, options.sources)
     environment = SparkEnvironment(with_jars(project.profile, chosen))
     reader = CatalogReader(project.profile)
-    say = _say_json if options.json else _say
-    jobs = [_job(source, reader, environment.session, say) for source in chosen]
-    with _stopped_by_signals(jobs):
-        _run(jobs, options.once, options.resync)
+    with progress([source.name for source in chosen], options.json) as say:
+        jobs = [_job(source, reader, environment.session, say) for source in chosen]
+        with _stopped_by_signals(jobs):
+            _run(jobs, options.once, options.resync)
     return Answer(None, ())
 
 
@@ -64,9 +61,7 @@ def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[I
     return [known[name] for name in names] if names else sources
 
 
-def _job(
-    source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Callable[[str, BatchReport], None]
-) -> Ingestion:
+def _job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.job import Ingestion
 
@@ -108,30 +103,3 @@ def _stopped_by_signals(jobs: Sequence[Ingestion]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _say(source: str, batch: BatchReport) -> None:
-    if not batch.count:
-        return
-    tables = "; ".join(_describe(of.table, of.rows, of.dead) for of in batch.tables)
-    rate = batch.count / max(batch.seconds, 1e-3)
-    lag = _lag_seconds(batch)
-    behind = "" if lag is None else f", {lag:,.1f} s behind"
-    print(f"{source}: {batch.count:,} events in {batch.seconds:.1f} s ({rate:,.0f}/s){behind}: {tables}", flush=True)
-
-
-def _describe(table: str, rows: dict[str, int], dead: int) -> str:
-    signs = {"insert": "+", "upsert": "+", "update": "~", "delete": "-"}
-    parts = [f"{signs[action]}{count:,}" for action, count in rows.items() if count]
-    return " ".join([table, *(parts or ["no change"]), *([f"{dead:,} dead letters"] if dead else [])])
-
-
-def _say_json(source: str, batch: BatchReport) -> None:
-    progress = {**asdict(batch.progress), "position": plain_position(str(batch.progress.position))}
-    shown = {"source": source, **asdict(batch), "progress": progress, "lag_seconds": _lag_seconds(batch)}
-    print(json.dumps(shown, default=str), flush=True)
-
-
-def _lag_seconds(batch: BatchReport) -> float | None:
-    """How old the state of the source is that all tables show now; None where nothing tells."""
-    return batch.progress.lag_seconds(datetime.now(timezone.utc))

@@ -11,6 +11,7 @@ from arctic_runtime.ingest.transports.kafka_offsets import (
     Kept,
     Partition,
     begin,
+    behind,
     decode,
     encode,
     moved,
@@ -39,8 +40,10 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
         assert sum(map(len, ranges)) <= most + len(counts)
         assert all(offsets[of.partition] == of.start < of.end <= ends[of.partition] for of in ranges)
         assert {of for _, own in topics_of(ranges) for of in own} == set(ranges)
-        offsets = moved(offsets, ranges)
+        offsets, before = moved(offsets, ranges), behind(offsets, ends)
+        assert behind(offsets, ends) == before - sum(map(len, ranges))
     assert offsets == ends
+    assert behind(offsets, ends) == behind({**offsets, ("not read yet", 0): 1}, ends) == 0
 
 
 @given(_counts)

@@ -1,0 +1,135 @@
+"""What `arctic ingest` shows of its batches: JSON, a line for each, or on a terminal one line per source in place."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from arctic_runtime.model.ingestion import describe_position, plain_position
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job import BatchReport
+
+Say = Callable[[str, "BatchReport"], None]
+"""Shows a batch of a source, by the source's name; may be called by several threads."""
+
+_SIGNS = {"insert": "+", "upsert": "+", "update": "~", "delete": "-"}
+_RATE_SECONDS = 10.0
+"""The time over which events a second are counted."""
+
+
+@contextmanager
+def progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
+    """While this lasts, batches are shown: in place on a terminal, as lines where the output goes elsewhere."""
+    if as_json:
+        yield lambda source, batch: print(json_line(source, batch), flush=True)
+    elif sys.stdout.isatty():
+        with in_place(sources) as say:
+            yield say
+    else:
+        yield _say_line
+
+
+def _say_line(source: str, batch: BatchReport) -> None:
+    if batch.count:
+        print(line(source, batch), flush=True)
+
+
+def line(source: str, batch: BatchReport) -> str:
+    """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
+    tables = "; ".join(
+        f"{of.table} {_counts(of.rows) or 'no change'}{f' {of.dead:,} dead letters' if of.dead else ''}"
+        for of in batch.tables
+    )
+    rate = batch.count / max(batch.seconds, 1e-3)
+    where = ", ".join([f"({rate:,.0f}/s)", *_lag(batch), f"at {_position(batch)}"])
+    return f"{source}: {batch.count:,} events in {batch.seconds:.1f} s {where}: {tables}"
+
+
+def json_line(source: str, batch: BatchReport) -> str:
+    """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
+    shown = {**asdict(batch.progress), "position": plain_position(str(batch.progress.position))}
+    lag = batch.progress.lag_seconds(datetime.now(timezone.utc))
+    return json.dumps({"source": source, **asdict(batch), "progress": shown, "lag_seconds": lag}, default=str)
+
+
+@contextmanager
+def in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
+    """A line per source on a terminal that moves while batches come; other output stands above them."""
+    totals = {source: Totals() for source in sources}
+    lock = threading.Lock()
+
+    def say(source: str, batch: BatchReport) -> None:
+        with lock:
+            totals[source].add(batch, time.monotonic())
+        live.refresh()
+
+    def shown() -> Group:
+        with lock:
+            lines = [f"{source}: {of.describe(time.monotonic())}" for source, of in totals.items()]
+        return Group(*(Text(of, no_wrap=True, overflow="ellipsis") for of in lines))
+
+    with Live(get_renderable=shown, console=console, refresh_per_second=2) as live:
+        yield say
+
+
+@dataclass
+class Totals:
+    """What was ingested of a source since the process began. Times are seconds of a clock that never goes back."""
+
+    events: int = 0
+    rows: dict[str, Counter[str]] = field(default_factory=dict)
+    dead: int = 0
+    last: BatchReport | None = None
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, batch: BatchReport, now: float) -> None:
+        """Counts a batch that has just ended."""
+        self.events += batch.count
+        self.dead += sum(of.dead for of in batch.tables)
+        for of in batch.tables:
+            self.rows.setdefault(of.table, Counter()).update(of.rows)
+        self._recent.append((now - batch.seconds, batch.count))
+        self.last = batch
+
+    def rate(self, now: float) -> float:
+        """Events a second of late; that of the last batch where it took longer."""
+        while len(self._recent) > 1 and self._recent[0][0] < now - _RATE_SECONDS:
+            self._recent.popleft()
+        return sum(count for _, count in self._recent) / max(now - self._recent[0][0], 1e-3) if self._recent else 0.0
+
+    def describe(self, now: float) -> str:
+        """A line for people, the most important first, since a terminal cuts its end."""
+        if self.last is None:
+            return "waiting for the first batch"
+        tables = ", ".join(f"{table} {_counts(rows) or 'no change'}" for table, rows in self.rows.items())
+        dead = [f"{self.dead:,} dead letters"] if self.dead else []
+        parts = [f"{self.events:,} events", f"{self.rate(now):,.0f}/s", *_lag(self.last), *dead]
+        return ", ".join([*parts, f"at {_position(self.last)}", *([tables] if tables else [])])
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    return " ".join(f"{_SIGNS[action]}{count:,}" for action, count in rows.items() if count)
+
+
+def _lag(batch: BatchReport) -> list[str]:
+    """How far the tables are behind the source, in what is known: seconds up to now, events after the batch."""
+    seconds = batch.progress.lag_seconds(datetime.now(timezone.utc))
+    events = [f"{batch.behind:,} events behind"] if batch.behind else []
+    return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]
+
+
+def _position(batch: BatchReport) -> str:
+    return describe_position(str(batch.progress.position))

@@ -1,0 +1,78 @@
+"""What `arctic ingest` shows: batches as lines or JSON, and on a terminal one line per source in place."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from arctic_runtime.ingest.job import BatchReport
+from arctic_runtime.ingest.transports.debezium_position import Position
+from arctic_runtime.ingest.writing.table_writer import Written
+from arctic_runtime.model.ingestion import Progress
+from dbt.adapters.arctic.ingest_progress import Totals, in_place, json_line, line, progress
+
+POSITION = Position({"server": "s"}, {"file": "b.000003", "pos": 4}, None, ["b.000003", 1234], "definitions")
+
+
+def a_batch(rows: dict[str, int], dead: int = 0, seconds: float = 0.5, **more: Any) -> BatchReport:
+    count = sum(rows.values()) + dead
+    written = (Written("orders", {"insert": 0, **rows}, count, count - dead, 0, dead, None),) if count else ()
+    at = datetime.now(timezone.utc) - timedelta(seconds=60)
+    return BatchReport(written, count, seconds, Progress(POSITION.progress, None, at), **more)
+
+
+def test_a_batch_is_a_line_with_its_lag_and_what_all_tables_have() -> None:
+    shown = line("shop", a_batch({"insert": 1200, "update": 8}, 2, behind=5000))
+    assert re.sub(r"\d+\.\d s behind", "N s behind", shown) == (
+        "shop: 1,210 events in 0.5 s (2,420/s), N s behind, 5,000 events behind, at b.000003:1234: "
+        "orders +1,200 ~8 2 dead letters"
+    )
+
+
+def test_a_batch_in_json_has_the_position_without_definitions_of_tables() -> None:
+    shown = json.loads(json_line("shop", a_batch({"insert": 1})))
+    assert json.loads(shown["progress"]["position"]) == json.loads(POSITION.text)
+    assert (shown["source"], shown["count"], shown["behind"]) == ("shop", 1, None)
+    assert shown["tables"][0]["rows"] == {"insert": 1}
+    assert shown["lag_seconds"] >= 60
+
+
+def test_batches_are_lines_where_the_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(["shop"], as_json=False) as say:
+        say("shop", a_batch({"insert": 1}))
+        say("shop", a_batch({}))
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    with progress(["shop"], as_json=True) as say:
+        say("shop", a_batch({}))
+    assert json.loads(capsys.readouterr().out)["count"] == 0
+
+
+def test_totals_of_a_source_count_rows_by_table_and_the_rate_of_late() -> None:
+    totals = Totals()
+    assert totals.describe(0) == "waiting for the first batch"
+    totals.add(a_batch({"insert": 100}, seconds=2), now=2)
+    assert totals.rate(2) == 50
+    totals.add(a_batch({"insert": 100, "delete": 50}, dead=1, seconds=1), now=12)
+    assert totals.rate(12.5) == pytest.approx(151 / 1.5)
+    assert re.sub(r"[\d.]+ s behind", "N s behind", totals.describe(12)) == (
+        "251 events, 151/s, N s behind, 1 dead letters, at b.000003:1234, orders +200 -50"
+    )
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, "other: waiting for the first batch"), (20, "other: waiting for …")])
+def test_a_terminal_has_one_line_per_source_that_is_overwritten(width: int, shown: str) -> None:
+    output = io.StringIO()
+    with in_place(["shop", "other"], Console(file=output, force_terminal=True, width=width, color_system=None)) as say:
+        for _ in range(3):
+            say("shop", a_batch({"insert": 7}))
+    written = output.getvalue().split("\x1b[1A\x1b[2K")
+    assert len(written) > 3
+    first, second, _ = written[-1].splitlines()
+    assert first.startswith("shop: 21 events")
+    assert second == shown
