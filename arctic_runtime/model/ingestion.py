@@ -37,7 +37,7 @@ class Progress:
 
     @property
     def as_of(self) -> datetime | None:
-        """The newest time as of which the tables are known to show the source; None where nothing tells one."""
+        """As of when the tables show the source: its newest change, or the last look that found nothing more."""
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:

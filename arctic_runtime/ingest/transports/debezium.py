@@ -71,6 +71,7 @@ class _Open:
     """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at.
 
     `end` is where the log ended when the server was last asked, and when that was; None after reading came there.
+    `asked` is when that was by a clock that never goes back.
     """
 
     server: SourceServer
@@ -79,13 +80,12 @@ class _Open:
     end: tuple[Any, datetime] | None = None
     asked: float = -math.inf
 
-    def ask_end(self, pause: float) -> None:
-        """Asks where the log ends, some time after the last question; a server that is away is noticed by reading."""
-        if self.end is None and time.monotonic() - self.asked > pause:
-            self.asked = time.monotonic()
-            with suppress(SourceError):
-                now = datetime.now(timezone.utc)
-                self.end = self.server.end(), now
+    def ask_end(self) -> None:
+        """Asks where the log ends; a server that is away is noticed by reading."""
+        self.asked = time.monotonic()
+        with suppress(SourceError):
+            now = datetime.now(timezone.utc)
+            self.end = self.server.end(), now
 
     def caught_up(self) -> datetime | None:
         """When the log ended where it was asked for, once reading has come there."""
@@ -156,10 +156,11 @@ class DebeziumTransport:
                             self._receipts[batch.position] = receipt
                         told = pushed = pushed if until_drained else heard
                         yield replace(batch, caught_up=now.caught_up())
-                now.ask_end(self._thresholds.idle_seconds)
+                if now.end is None and time.monotonic() - now.asked > self._thresholds.idle_seconds:
+                    now.ask_end()
             elif time.monotonic() - pushed > pause:
                 pushed = time.monotonic()
-                now.ask_end(0)
+                now.ask_end()
                 self._push(now, until_drained)
             elif self._is_silent(now, time.monotonic() - heard):
                 self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
