@@ -243,6 +243,43 @@ def test_too_many_dead_letters_stop_ingestion_and_lose_nothing(lake: Warehouse) 
         assert lake.spark.table(str(source.ledger)).count() == 1
 
 
+def test_columns_of_a_source_may_be_called_as_parts_of_events_are(lake: Warehouse) -> None:
+    names = (
+        "origin",
+        "payload",
+        "arrival",
+        "change",
+        "reason",
+        "table",
+        "op",
+        "before",
+        "after",
+        "value",
+        "row",
+        "step",
+    )
+    flights = SourceSchema(tuple(SourceColumn(of, "string") for of in names), ("origin", "arrival"))
+    first, second, other = (dict.fromkeys(names, of) | {"payload": of * 2} for of in "abc")
+    log = [
+        [Part("public.orders", flights, [event("c", None, first), event("c", None, other)])],
+        [
+            Part(
+                "public.orders",
+                flights,
+                [
+                    event("u", first, first | {"reason": "new"}),
+                    event("c", None, second),
+                    event("d", other, None),
+                    event("u", second, second | {"origin": "moved"}),
+                ],
+            )
+        ],
+    ]
+    ingest(lake, source_of(lake, "orders"), Replay(log))
+    expected = (first | {"reason": "new"}, second | {"origin": "moved"})
+    assert rows(lake, "orders") == {tuple(of.values()) for of in expected}
+
+
 def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     wider = SourceSchema(

@@ -8,15 +8,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
+from arctic_runtime.model.columns import OWN_PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-PAYLOAD, ORIGIN, ARRIVAL = "payload", "origin", "arrival"
-"""Columns of events as transports hand them over: the JSON of an event as text or bytes, where the source has it as
-text for people (an offset, a file and line, an LSN; null where the JSON itself says it), and the place of the event in
-its batch, as bigint: higher is later."""
+PAYLOAD, ORIGIN, ARRIVAL = (f"{OWN_PREFIX}{own}" for own in ("payload", "origin", "arrival"))
+"""Columns of events as transports hand them over, by names that no column of a source has: the JSON of an event as
+text or bytes, where the source has it as text for people (an offset, a file and line, an LSN; null where the JSON
+itself says it), and the place of the event in its batch, as bigint: higher is later."""
 
 
 @dataclass(frozen=True)
