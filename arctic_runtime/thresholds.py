@@ -383,11 +383,14 @@ class EngineThresholds:
 class DebeziumThresholds:
     """Reading databases by Debezium's engine."""
 
-    batch_events: int = 8_192
-    """Most events of a batch."""
+    poll_events: int = 8_192
+    """Most events that the engine hands over at a time."""
 
-    waiting_batches: int = 2
-    """Batches that wait in this process until they are taken; the source is not read meanwhile."""
+    batch_bytes: int = 128 * MIB
+    """Bytes of JSON from which on no further events that wait join a batch."""
+
+    waiting_bytes: int = 128 * MIB
+    """Bytes of JSON that wait in this process until they are taken; from there on the source is not read."""
 
     take_seconds: float = 0.2
     """The longest wait for a batch before it is looked whether the source's end is reached, or reading stopped."""

@@ -204,7 +204,7 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
 def test_small_batches_are_ingested_as_exactly_as_large_ones(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
-    reports = ingest(lake, replace(source, trigger_seconds=0), debezium={"batch_events": 60})
+    reports = ingest(lake, replace(source, trigger_seconds=0), debezium={"poll_events": 60, "batch_bytes": 1})
     assert sum(report.count for report in reports) == 250
     assert all(of.read == of.applied for report in reports for of in report.tables)
     is_equal(lake, database)

@@ -17,7 +17,7 @@ from arctic_runtime.thresholds import SHIPPED
 from tests.ingest.reading import Reading, drain, drained, opened
 from tests.ingest.servers import PostgreSQLServer
 
-SMALL = replace(SHIPPED.debezium, batch_events=100)
+SMALL = replace(SHIPPED.debezium, poll_events=100, batch_bytes=1)
 """Batches that end inside of transactions."""
 
 

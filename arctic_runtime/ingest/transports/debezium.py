@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
@@ -140,22 +141,30 @@ class DebeziumTransport:
         pause = self._thresholds.push_seconds if until_drained else self._thresholds.idle_seconds
         heard = told = time.monotonic()
         pushed = 0.0 if until_drained else heard
+        gathered: Batch | None = None
         while not self._closed.is_set():
-            if until_drained and now.server.reached(now.position, end):
+            is_end = until_drained and now.server.reached(now.position, end)
+            if gathered is not None and (is_end or self._is_full(gathered) or not now.run.engine.has_waiting):
+                yield gathered
+                gathered = None
+                continue
+            if is_end:
                 return
             records = self._taken(now)
             if records is not None:
                 heard = time.monotonic()
-                for batch, position, receipt in self._batches(now, records):
+                for piece, position, receipt in self._batches(now, records):
                     self._check_no_snapshot(now.position, position)
                     ends_snapshot = now.position.is_snapshot and not position.is_snapshot
                     now.position = position
                     is_due = now.server.reached(position, end) if until_drained else heard - told > pause
-                    if batch.count or ends_snapshot or is_due:
+                    if piece.count or ends_snapshot or is_due:
                         if receipt is not None:
-                            self._receipts[batch.position] = receipt
+                            self._receipts[piece.position] = receipt
                         told = pushed = pushed if until_drained else heard
-                        yield replace(batch, caught_up=now.caught_up())
+                        batch = replace(piece, caught_up=now.caught_up())
+                        ready, gathered = _gathered(gathered, batch, ends_snapshot)
+                        yield from ready
                 if now.end is None and time.monotonic() - now.asked > self._thresholds.idle_seconds:
                     now.ask_end()
             elif time.monotonic() - pushed > pause:
@@ -165,6 +174,9 @@ class DebeziumTransport:
             elif self._is_silent(now, time.monotonic() - heard):
                 self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
                 heard = time.monotonic()
+
+    def _is_full(self, batch: Batch) -> bool:
+        return sum(int(of.events.nbytes) for of in _placed(batch)) >= self._thresholds.batch_bytes
 
     def _check_no_snapshot(self, before: Position, position: Position) -> None:
         """Raises SourceError where Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
@@ -348,6 +360,30 @@ def merged(events: Iterable[PlacedEvents]) -> tuple[PlacedEvents, ...]:
         else:
             found.append(new)
     return tuple(found)
+
+
+def _gathered(before: Batch | None, batch: Batch, ends_snapshot: bool) -> tuple[list[Batch], Batch | None]:
+    """The batches that are complete, and the one that others may join. A batch that ends a snapshot stands alone."""
+    if ends_snapshot:
+        return [batch] if before is None else [before, batch], None
+    return [], batch if before is None else joined(before, batch)
+
+
+def joined(batch: Batch, later: Batch) -> Batch:
+    """A batch and the one that follows on it as one; `later` has the events that come later."""
+    before = _placed(batch)
+    moved = max((pc.max(of.events[ARRIVAL]).as_py() for of in before), default=-1) + 1
+    behind = [replace(of, events=_moved(of.events, moved)) for of in _placed(later)]
+    caught_up = later.caught_up or batch.caught_up
+    return replace(later, tables=merged([*before, *behind]), count=batch.count + later.count, caught_up=caught_up)
+
+
+def _placed(batch: Batch) -> list[PlacedEvents]:
+    return [of for of in batch.tables if isinstance(of, PlacedEvents)]
+
+
+def _moved(events: pa.Table, by: int) -> pa.Table:
+    return events.set_column(events.schema.get_field_index(ARRIVAL), ARRIVAL, pc.add(events[ARRIVAL], by))
 
 
 def _divided(events: Iterable[PlacedEvents]) -> tuple[list[PlacedEvents], list[PlacedEvents]]:

@@ -75,6 +75,11 @@ class Records:
     offset: Source
     receipt: Receipt
 
+    @property
+    def bytes(self) -> int:
+        """The size of the JSON of all events."""
+        return sum(int(of.payload.nbytes) for of in self.events)
+
 
 class EngineEnded(Exception):
     """The engine has stopped by itself; the text is its reason, and `cause` Java's exception where there is one."""
@@ -125,6 +130,11 @@ class Engine:
             if self._ended is not None and not self._closed:
                 raise self._ended
             return None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a batch waits to be taken."""
+        return bool(self._waiting)
 
     @property
     def is_closed(self) -> bool:
@@ -179,7 +189,10 @@ class Engine:
         with self._changed:
             self._waiting.append(batch)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: len(self._waiting) < self._thresholds.waiting_batches or self._closed)
+            self._changed.wait_for(lambda: self._waiting_bytes() < self._thresholds.waiting_bytes or self._closed)
+
+    def _waiting_bytes(self) -> int:
+        return sum(of.bytes for of in self._waiting)
 
 
 def _java_thread(work: Any) -> Any:

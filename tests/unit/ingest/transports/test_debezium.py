@@ -11,8 +11,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport, PlacedEvents, merged
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport, PlacedEvents, joined, merged
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings, engine_properties
+from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch
 from arctic_runtime.thresholds import SHIPPED
 
 CONNECTION = DebeziumConnection(
@@ -110,3 +111,17 @@ def test_events_are_put_together_where_a_schema_was_only_read_again() -> None:
     found = merged([events("a", "x"), events("b", "x"), events("a", "x"), events("a", "x", "y"), events("a", "x")])
     shown = [(of.table, of.schema and len(of.schema.columns), of.events.num_rows) for of in found]
     assert shown == [("a", 1, 2), ("b", 1, 1), ("a", 2, 1), ("a", 1, 1)]
+
+
+def test_joined_batches_keep_the_order_of_events_and_the_later_position() -> None:
+    first = Batch((placed("a", [0, 2]), placed("b", [1])), "p1", 3)
+    later = Batch((placed("b", [0]), placed("a", [1])), "p2", 2, progress="g2")
+    found = joined(first, later)
+    arrivals = {of.table: of.events[ARRIVAL].to_pylist() for of in found.tables if isinstance(of, PlacedEvents)}
+    assert arrivals == {"a": [0, 2, 4], "b": [1, 3]}
+    assert (found.position, found.progress, found.count) == ("p2", "g2", 5)
+
+
+def placed(table: str, arrivals: list[int]) -> PlacedEvents:
+    columns = {PAYLOAD: pa.array(["{}"] * len(arrivals)), ARRIVAL: pa.array(arrivals, pa.int64())}
+    return PlacedEvents(table, SourceSchema((SourceColumn("id", "int"),)), pa.table(columns))
