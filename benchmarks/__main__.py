@@ -49,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "planner": lambda _: planner.measure(),
     "ingest_files": lambda options: ingest.measure_files(options.rows),
     "ingest_debezium": lambda options: ingest.measure_debezium(options.rows),
+    "ingest_latency": lambda options: ingest.measure_latency(options.minutes),
 }
 
 
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table (default: 10,000,000)")
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H (default: 1)")
+    parser.add_argument("--minutes", type=float, default=2.0, help="minutes of a load that goes on (default: 2)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results.json"), metavar="FILE")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]

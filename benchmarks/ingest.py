@@ -6,22 +6,27 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import functions as F
+
 from arctic_runtime.ingest.connectors import connect
-from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.statement import name as quoted
 from benchmarks.lake import NAMESPACE, Lake, lake
 from benchmarks.measure import Measurement, seconds
 
 TABLES = ("a", "b", "c", "d")
 COLUMNS = {"id": "bigint", "customer": "int", "item": "string", "amount": "decimal(10,2) as plain", "note": "string"}
 DDL = "id bigint primary key, customer int, item text, amount numeric(10,2), note text"
-MUST_FILES, MUST_ENGINE = 60_000.0, 0.6
+MUST_FILES, MUST_ENGINE, MUST_LATENCY = 60_000.0, 0.6, 6.0
 
 
 def measure_files(events: int) -> list[Measurement]:
@@ -63,7 +68,7 @@ def measure_debezium(events: int) -> list[Measurement]:
     """A snapshot and a stream of PostgreSQL into four tables, against the same engine whose events are thrown away."""
     from tests.ingest.servers import PostgreSQLServer
 
-    count = events // 20
+    count = events // 10
     server = PostgreSQLServer()
     try:
         with lake(0) as bench:
@@ -98,6 +103,52 @@ def _engine(bench: Lake, server: Any) -> Iterator[tuple[str, float, dict[str, fl
         yield part, rates["tables"] / rates["thrown away"], rates
 
 
+def measure_latency(minutes: float) -> list[Measurement]:
+    """How old rows are when readers can see them, while `pgbench` writes 500 transactions a second to PostgreSQL."""
+    from tests.ingest.servers import PostgreSQLServer
+
+    server = PostgreSQLServer()
+    try:
+        with lake(0) as bench:
+            server.sql(f"create table a ({DDL}, at timestamptz)")
+            server.sql(f"insert into a select {_values(0)}, clock_timestamp() from generate_series(1, 100000) g")
+            connection = {"host": "127.0.0.1", "port": server.port, "database": "shop", "user": "postgres"}
+            source = replace(_source("postgresql", connection, {}), tables=_source("postgresql", {}, {}).tables[:1])
+            way = connect(source, bench.reader, bench.spark.newSession)
+            job = Ingestion(source, way.transport, way.form, bench.reader, bench.spark.newSession)
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(job.run, False)
+                time.sleep(WARM_UP_SECONDS)
+                server.pgbench(SCRIPT, "-R", "500", "-c", "4", "-T", str(round(minutes * 60)))
+                time.sleep(WARM_UP_SECONDS)
+                job.stop()
+                running.result()
+            return _latencies(bench, source.tables[0].table)
+    finally:
+        server.remove()
+
+
+WARM_UP_SECONDS = 20
+SCRIPT = """\\set id random(1, 200000)
+insert into a values (:id, 1, 'item', 1, 'note', clock_timestamp())
+on conflict (id) do update set amount = a.amount + 1, at = clock_timestamp();
+"""
+
+
+def _latencies(bench: Lake, table: TableName) -> list[Measurement]:
+    """From each row's time to the commit of its change; those of the first load are left out."""
+    changes = bench.reader.load_table(table.changes.schema, table.changes.name)
+    commits = [(of.sequence_number, of.timestamp_ms) for of in changes.metadata.snapshots]
+    at = bench.spark.createDataFrame(commits, "sequence bigint, millis bigint")
+    rows = bench.spark.table(quoted(*table.changes.parts)).where("item = 'item'")
+    aged = rows.join(at, F.col("_last_updated_sequence_number") == F.col("sequence"))
+    age = (F.col("millis") - F.unix_millis("at")) / 1000
+    found = aged.agg(F.percentile(age, F.array(F.lit(0.5), F.lit(0.99))), F.count(age)).collect()[0]
+    detail = {"median": found[0][0], "rows": found[1], "commits": len(commits)}
+    print(f"  {detail}", flush=True)
+    return [Measurement("ingest_latency: 99th percentile", found[0][1], "s", MUST_LATENCY, False, detail)]
+
+
 _POSITIONS: dict[str, str] = {}
 
 
@@ -106,32 +157,26 @@ def _thrown_away(bench: Lake, connection: dict[str, Any]) -> float:
     source = _source("postgresql", connection, {})
     transport = connect(source, bench.reader, lambda: bench.spark).transport
     transport.open(_POSITIONS.get("thrown", transport.initial))
+    done: list[tuple[float, int]] = []
     with _closed(transport):
-        return _rate(
-            (transport.acknowledge(batch), batch.position, batch.count)[1:] for batch in transport.batches(True)
-        )
-
-
-def _rate(batches: Iterator[tuple[str, int]]) -> float:
-    """From the end of the first batch, as starting the engine takes seconds of its own."""
-    begun, events = None, 0
-    for position, count in batches:
-        _POSITIONS["thrown"] = position
-        events += count if begun is not None else 0
-        begun = begun or time.perf_counter()
-        ended = time.perf_counter()
-    assert begun is not None
-    return events / max(ended - begun, 1e-3)
+        for batch in transport.batches(True):
+            transport.acknowledge(batch)
+            _POSITIONS["thrown"] = batch.position
+            done.append((time.perf_counter(), batch.count))
+    return _rate(done)
 
 
 def _published(bench: Lake, connection: dict[str, Any]) -> float:
-    reports = _ingest(bench, "postgresql", connection, {})
-    first, *rest = [report for report in reports if report.count]
-    return (
-        sum(report.count for report in rest) / sum(report.seconds for report in rest)
-        if rest
-        else first.count / first.seconds
-    )
+    """Events a second, from the first batch on, until all tables have them."""
+    done: list[tuple[float, int]] = []
+    _ingest(bench, "postgresql", connection, {}, lambda report: done.append((time.perf_counter(), report.count)))
+    return _rate(done)
+
+
+def _rate(done: list[tuple[float, int]]) -> float:
+    """From when the first batch is done, as starting the engine takes seconds of its own."""
+    (begun, _), *rest = [(at, count) for at, count in done if count]
+    return sum(count for _, count in rest) / (rest[-1][0] - begun)
 
 
 @contextmanager
@@ -151,8 +196,13 @@ def _source(connector: str, connection: dict[str, Any], columns: dict[str, str])
     return IngestSource("bench", connector, connection, tables, TableName("lake", NAMESPACE, "bench__dead_letters"))
 
 
-def _ingest(bench: Lake, connector: str, connection: dict[str, Any], columns: dict[str, str]) -> list[Any]:
-    source, reports = _source(connector, connection, columns), list[Any]()
+def _ingest(
+    bench: Lake,
+    connector: str,
+    connection: dict[str, Any],
+    columns: dict[str, str],
+    report: Callable[[BatchReport], None] = lambda _: None,
+) -> None:
+    source = _source(connector, connection, columns)
     way = connect(source, bench.reader, bench.spark.newSession)
-    Ingestion(source, way.transport, way.form, bench.reader, bench.spark.newSession, reports.append).run(once=True)
-    return reports
+    Ingestion(source, way.transport, way.form, bench.reader, bench.spark.newSession, report).run(once=True)

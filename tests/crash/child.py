@@ -25,7 +25,8 @@ from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
 
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # The first compiler alone has room for 48 MB of code by default, and then compiles what it has thrown away.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
     "spark.driver.memory": "1g",
     "spark.master": "local[1]",
     "spark.sql.shuffle.partitions": "1",

@@ -114,6 +114,13 @@ class PostgreSQLServer(DatabaseServer):
         file.write_text("".join(f"{line}\n" for line in lines))
         self.sql(f"copy {table} from '{file}'")
 
+    def pgbench(self, script: str, *arguments: str) -> None:
+        """Runs PostgreSQL's load generator with a script of its own language."""
+        file = self.folder / "script"
+        file.write_text(script)
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", self.database]
+        self._run("pgbench", "-n", "-f", str(file), *arguments, *where)
+
     @contextmanager
     def session(self) -> Iterator[Session]:
         """One connection for statements of one transaction."""

@@ -19,10 +19,9 @@ from tests.spark.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.timeType.enabled": "true",
@@ -33,10 +32,11 @@ _names = (f"ns{number}" for number in itertools.count(1))
 
 @pytest.fixture(scope="session")
 def environment(
-    tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile]
+    tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile], spark_settings: dict[str, str]
 ) -> Iterator[SparkEnvironment]:
-    """A Spark on a warehouse of its own."""
-    environment = SparkEnvironment(embedded(tmp_path_factory.mktemp("spark") / "warehouse"))
+    """A Spark on a warehouse of its own, whose sessions compile no plans: to run them over a few rows costs less."""
+    settings = {**spark_settings, **INTERPRETED}
+    environment = SparkEnvironment(embedded(tmp_path_factory.mktemp("spark") / "warehouse", settings=settings))
     yield environment
     environment.stop()
     server.stop(environment.profile)
@@ -65,9 +65,6 @@ def reader(environment: SparkEnvironment, spark: SparkSession) -> CatalogReader:
 @pytest.fixture
 def lake(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, namespace: str) -> Warehouse:
     """A namespace of the test's own, to write sources into and run models in."""
-    # Compiling plans costs more than running them over a few rows.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return Warehouse(environment, reader, spark, namespace.split(".")[1])
 
 

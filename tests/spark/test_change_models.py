@@ -355,7 +355,9 @@ def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Wareho
         assert lake.rows(model) == [(1, "four", 2)]
 
 
-@pytest.mark.parametrize(("on_match", "left"), [("update", ("a1", 2)), ("ignore", ("a0", None))])
+@pytest.mark.parametrize(
+    ("on_match", "left"), [pytest.param("update", ("a1", 2), marks=pytest.mark.slow), ("ignore", ("a0", None))]
+)
 def test_a_late_event_takes_its_place_among_all_of_its_key(
     lake: Warehouse, on_match: str, left: tuple[Any, ...]
 ) -> None:

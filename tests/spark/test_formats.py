@@ -51,7 +51,8 @@ class Shop:
         return sum(file.deleted for node in found.nodes for file in node.files)
 
 
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: Warehouse, merge: str) -> None:
     shop = Shop(lake, merge)
     newer, older = shop.model(3), shop.model(2)

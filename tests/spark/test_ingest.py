@@ -158,7 +158,7 @@ def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> No
     assert rows(lake, "orders") == {(2, "c", 3)}
 
 
-@pytest.mark.parametrize("deaths", [(), (2,), (2, 1), (3,)])
+@pytest.mark.parametrize("deaths", [(2, 1), *(pytest.param(of, marks=pytest.mark.slow) for of in ((), (2,), (3,)))])
 def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
     lake: Warehouse, deaths: tuple[int, ...]
 ) -> None:
@@ -299,7 +299,7 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     assert [entry.columns.is_empty for entry in older] == [True] * len(older)
 
 
-@pytest.mark.parametrize("is_done", [True, False])
+@pytest.mark.parametrize("is_done", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Warehouse, is_done: bool) -> None:
     """Each name of an effect is a place of death once, after the effect or before it; the next process goes on."""
     lake = lake.under(ingest={"lease_seconds": 0})

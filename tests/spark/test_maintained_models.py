@@ -225,7 +225,9 @@ BELOW_MOST = """
 """
 
 
-@pytest.mark.parametrize("read_again", [-1, IncrementalThresholds().repeated_read_rows])
+@pytest.mark.parametrize(
+    "read_again", [pytest.param(-1, marks=pytest.mark.slow), IncrementalThresholds().repeated_read_rows]
+)
 def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read_again: int) -> None:
     """What several terms ask the filtered table is told once, before the part of another that is read by it."""
     limits = {"always_incremental_rows": -1, "reducer_row_ratio": 0, "repeated_read_rows": read_again}
@@ -440,7 +442,8 @@ WIDE_QUERIES: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_tables_of_many_columns_are_followed(lake: Warehouse, merge: str) -> None:
     """Optimizers that conclude conditions from others can take forever over a condition on all columns."""
     columns = ", ".join(f"c{i} bigint" for i in range(WIDE))

@@ -119,7 +119,7 @@ def test_a_version_that_is_not_kept_is_named(lake: Warehouse) -> None:
         restore(lake.session_of(model), 5)
 
 
-@pytest.mark.parametrize("kind", ["date", "timestamp_ntz"])
+@pytest.mark.parametrize("kind", ["date", pytest.param("timestamp_ntz", marks=pytest.mark.slow)])
 def test_tables_ordered_by_days_or_by_clocks_are_restored_and_declared(lake: Warehouse, kind: str) -> None:
     sql = f"select id, v, cast(v as {kind}) as at from {{changes(events)}}"
     model = lake.model("m", sql, primary_key="id", input="changes", sequence_by="at")

@@ -121,6 +121,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     shop.check()
 
 
+@pytest.mark.slow
 def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_the_base_in_its_place(
     lake: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:

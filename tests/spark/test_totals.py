@@ -103,7 +103,7 @@ def batch(lake: Warehouse, seed: int) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["extremes", "best", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)],
+    ["extremes", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("best", *SLOW))],
 )
 def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind: str) -> None:
     if kind == "extremes":
@@ -181,7 +181,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("kind", ["sums", "extremes"])
+@pytest.mark.parametrize("kind", [pytest.param("sums", marks=pytest.mark.slow), "extremes"])
 def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     sales, model = landed(lake), lake.model("kept", QUERIES[kind][1], primary_key="shop", refresh="strict")
     lake.run(sales)

@@ -64,7 +64,7 @@ def exact(lake: Warehouse, *models: Model) -> None:
         assert lake.broken(model) == []
 
 
-@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, merge: str) -> None:
     model = lake.model("m", SQL, merge=merge, **CONFIG)
     rows = moved(lake, model)
@@ -136,6 +136,7 @@ def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) 
         changes_between(lake.session_of(model), first, lake.head(model), 9)
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     rows = moved(lake, model)
