@@ -90,6 +90,8 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         # Ingestion of change data.
         "ingest.create_dead_letters": Effect("repeatable", "Creates the table of a source's dead letters."),
         "ingest.append_dead_letters": Effect("once", "Appends events that can't be applied to the dead letter table."),
+        "ingest.widen_dead_letters": Effect("repeatable", "Adds a column that the dead letter table was made without."),
+        "ingest.rewrite_dead_letters": Effect("once", "Replaces the rows of the dead letter table, in one commit."),
         "ingest.create_stage": Effect("repeatable", "Creates the table that collects the rows of a snapshot."),
         "ingest.stage": Effect("once", "Appends rows of a snapshot to the table that collects them."),
         "ingest.drop_stage": Effect("repeatable", "Drops the table that collected the rows of a snapshot."),

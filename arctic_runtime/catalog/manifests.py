@@ -99,6 +99,18 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
     )
 
 
+def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:
+    """A whole number that none in a column of a table is higher than, by its manifests; None where they tell none."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot, schema = table.current_snapshot(), table.schema()
+    if snapshot is None or column not in schema.column_names:
+        return None
+    place = schema.find_field(column).field_id
+    data = (file for _, file in _live_files(table, snapshot) if file.content.name == "DATA")
+    ends = (bound for file in data if (bound := (file.upper_bounds or {}).get(place)) is not None)
+    return max((int.from_bytes(end, "little", signed=True) for end in ends), default=None)
+
+
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
     """The partition specs that a table has or had."""
     return _specs(reader.load_table(name.schema, name.name))

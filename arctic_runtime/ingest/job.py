@@ -18,11 +18,12 @@ from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
 from arctic_runtime.ingest.writing.lease import Lease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
+from arctic_runtime.ingest.writing.letters import Letters
 from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
 from arctic_runtime.model.ingestion import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ class Ingestion:
         if not self._takes_lease(once):
             return
         try:
-            self._check_dead()
             self._ingest(once, resync)
         finally:
             self._lease.end()
@@ -132,6 +132,9 @@ class Ingestion:
             progress = Progress(initial)
             self._ledger.advance(progress)
         position = str(progress.position)
+        if self._transport.snapshots(position):
+            self._ledger.drop(self._tables)
+        self._check_dead()
         self._is_staged = self._transport.snapshots(position) and any(of.is_loaded for of in self._writers.values())
         if self._is_staged:
             for writer in self._writers.values():
@@ -203,8 +206,8 @@ class Ingestion:
     def _end_snapshot(self, writer: TableWriter) -> list[Written]:
         return [writer.end_snapshot(self._transport.initial)]
 
-    def _take_dead(self, table: IngestedTable, position: str, decoded: DataFrame) -> None:
-        self._ledger.add(decoded, table.source_name, position, _now())
+    def _take_dead(self, table: IngestedTable, position: str, letters: Letters) -> None:
+        self._ledger.add(letters, table.source_name, position, _now())
 
     def _check_dead(self) -> None:
         """Raises DataError where more dead letters are kept than the source allows; sound events are applied then."""
@@ -215,8 +218,9 @@ class Ingestion:
                 f"source {self.source.name}: events can't be applied, and ingestion stopped; sound events before are "
                 f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
                 f"  found: {found} in {self.source.ledger}, with the reason of each\n"
-                "  what to do: mend the source or the declared columns, delete the rows from that table, or set "
-                "`dead_letters: any` to go on whatever comes"
+                "  what to do: mend the source or the declared columns and apply them with `arctic ingest "
+                f"{self.source.name} --replay-dead`, delete the rows from that table, or set `dead_letters: any` to go "
+                "on whatever comes"
             )
 
     def _spark(self) -> SparkSession:

@@ -22,6 +22,8 @@ Reason = Literal[
     "CHANGES",
     "FULL_REFRESH",
     "RESTORED",
+    "REPLAYED",
+    "RESYNCED",
     "QUERY_CHANGED",
     "OVERWRITTEN",
     "NOTHING_NEW",

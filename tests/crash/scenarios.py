@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.ingest.dead_letters import replay_dead_letters
+from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.rows import rows
 from arctic_runtime.ingest.job import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -435,6 +437,29 @@ def ingestion() -> Scenario:
     )
 
 
+def dead_letters() -> Scenario:
+    """A dead letter of an earlier version and one that fits now, after one that still does not."""
+    texts = [event("c", None, {"id": of, "item": "a", "n": 3_000_000_000}) for of in range(2)]
+
+    def source(lake: Warehouse, n: str) -> IngestSource:
+        found = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
+        columns = {"id": "bigint", "item": "string", "n": n}
+        return replace(found, tables=(replace(found.tables[0], columns=columns),))
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source(lake, "int"), Replay([[Part("public.orders", None, [*texts, "{"])]]))
+        lake.spark.sql(f"alter table {source(lake, 'int').ledger} drop column schema")
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        mended, session = source(lake, "bigint"), lake.environment.session
+        list(replay_dead_letters(mended, debezium(), lake.reader, session))
+        assert lake.spark.table(lake.sql_name("orders")).count() == 2
+        assert lake.spark.table(str(mended.ledger)).count() == 1
+
+    return Scenario(("ingest.widen_dead_letters", "ingest.rewrite_dead_letters"), build, act, tables=("orders",))
+
+
 def another_snapshot() -> Scenario:
     """A table whose snapshot was interrupted gets what differs from a whole one."""
 
@@ -549,6 +574,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         orphans,
         savepoint,
         ingestion,
+        dead_letters,
         another_snapshot,
         ingestion_of_files,
         increment_of_an_empty_table,

@@ -26,10 +26,10 @@ def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, 
 
 @dataclass(frozen=True)
 class Part:
-    """Events of one table, each with its place in the log of the source."""
+    """Events of one table, each with its place in the log of the source; no schema where columns are declared."""
 
     table: str
-    schema: SourceSchema
+    schema: SourceSchema | None
     texts: Sequence[str | bytes]
 
 

@@ -182,7 +182,7 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
     return statement("{value} IN ({marks})", value=value, marks=listed(map(text, form.unavailable)))
 
 
-def _may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
+def may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
     """Whether a source may leave out a value: those that are kept out of line are texts, bytes, lists and decimals."""
     return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
 
@@ -191,7 +191,7 @@ def _guarded(value: _Value, form: EventFormat) -> Sql:
     """A value in the column's type; null where it is absent or does not fit."""
     column, shown = value.column, _image_text(value.column, form, _change(form))
     decoded = _decoded(_Value(shown, column, form.zone or "UTC"))
-    if not _may_be_absent(column, form):
+    if not may_be_absent(column, form):
         return decoded
     return statement(
         "CASE WHEN NOT coalesce({absent}, false) THEN {decoded} END", absent=_is_absent(shown, form), decoded=decoded
@@ -237,7 +237,7 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
     for column in schema.columns:
         shown = _image_text(column, form, change)
         absent = (
-            statement("NOT {absent} AND ", absent=_is_absent(shown, form)) if _may_be_absent(column, form) else Sql("")
+            statement("NOT {absent} AND ", absent=_is_absent(shown, form)) if may_be_absent(column, form) else Sql("")
         )
         misfit = statement(
             "WHEN {says} AND {shown} IS NOT NULL AND {absent}({decoded}) IS NULL THEN {reason}",
@@ -287,7 +287,7 @@ def _absent(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
             own=text(own),
         )
         for own, value in values.items()
-        if _may_be_absent(value.column, form)
+        if may_be_absent(value.column, form)
     ]
     if not marks:
         return Sql("CAST(NULL AS array<string>)")

@@ -25,6 +25,9 @@ from arctic_runtime.spark.tables.frames import Keys, all_of, base_rows, column, 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
 
+_FIRST_PLACE = 2
+"""What `_seq` adds to a place, so that it differs from 0 and -1."""
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -63,24 +66,33 @@ def tally(decoded: DataFrame) -> Tally:
 
 
 def change_rows(
-    context: Context, decoded: DataFrame, counted: Tally, shape: Shape, moves: DataFrame | None = None
+    context: Context,
+    decoded: DataFrame,
+    counted: Tally,
+    shape: Shape,
+    moves: DataFrame | None = None,
+    has_places: bool = False,
 ) -> DataFrame:
     """The change rows that bring a table from its state in `context` to what the events say.
 
-    `moves` are new primary keys with the old ones, as `moved.moves_frame` makes them, of rows that lack values.
+    `moves` are new primary keys with the old ones, as `moved.moves_frame` makes them, of rows that lack values. Where
+    it `has_places`, `_seq` of each row tells by which event it came, as `place_in` reads it, so that a dead letter can
+    be put in order with it; else it is 0, or -1 where that event lacks a value.
 
     Rows that break the key or the contract, or that lack a value which the table does not have, come out under an
     action of `FLAWS`.
     """
     events = _rows(decoded, counted)
-    net = _net(_model(context.model), events, counted, shape)
+    fills = bool(counted.partial) or has_places
+    model = _model(context.model)
+    net = _net_of_partial(events, shape, has_places) if fills else net_events(model, events, shape)
     if moves is not None:
         net = _with_moved_values(context, net, moves, shape)
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
     only = _keys(context, events, counted.rows + counted.moved)
     base = base_rows(spark, context.model, state, only)
     unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
-    return event_changes(net, base, unmerged, shape, "fill" if counted.partial else "replace", False)
+    return event_changes(net, base, unmerged, shape, "fill" if fills else "replace", False)
 
 
 def _model(model: Model) -> Model:
@@ -113,13 +125,20 @@ def _order(step: int) -> Expression:
     return F.struct(F.col(ORDER), F.col(ARRIVAL), F.col(PART), F.lit(step).alias("step"))
 
 
-def _net(model: Model, events: DataFrame, counted: Tally, shape: Shape) -> DataFrame:
-    if not counted.partial:
-        return net_events(model, events, shape)
-    return _net_of_partial(events, shape)
+def place_in(sequence: Expression) -> Expression:
+    """The place of the event by which a change row came, from its `_seq`; null where that does not tell."""
+    return F.when(F.abs(sequence) >= _FIRST_PLACE, F.abs(sequence) - _FIRST_PLACE)
 
 
-def _net_of_partial(events: DataFrame, shape: Shape) -> DataFrame:
+def _sequence(has_places: bool) -> Expression:
+    lacks = F.col(ABSENT).isNotNull() & ~F.expr(IS_DELETE)
+    if not has_places:
+        return F.when(lacks, -1).otherwise(0)
+    place = F.when(F.col(ARRIVAL) >= 0, F.col(ARRIVAL) + _FIRST_PLACE).otherwise(0)
+    return F.when(lacks, -place).otherwise(place)
+
+
+def _net_of_partial(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
     """Net rows where events lack values: a column's newest value that was sent, since the last delete of the key.
 
     The flags of `unsent_flag` say which columns no event sent.
@@ -134,6 +153,7 @@ def _net_of_partial(events: DataFrame, shape: Shape) -> DataFrame:
         F.expr(IS_DELETE).alias("deleted"),
         F.col(TIMESTAMP).alias("ts"),
         F.col(POSITION).alias("order"),
+        _sequence(has_places).cast(shape.sequence_type).alias("seq"),
     )
     last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
     since = marked.withColumn("last_delete", last_delete).where("last_delete IS NULL OR order >= last_delete")
@@ -147,7 +167,7 @@ def _net_of_partial(events: DataFrame, shape: Shape) -> DataFrame:
         F.max_by("deleted", "order").alias("deleted"),
         F.bool_or("deleted").alias("reset"),
         F.max_by("ts", "order").alias("ts"),
-        F.lit(0).cast(shape.sequence_type).alias("seq"),
+        F.max_by("seq", "order").alias("seq"),
     )
     flags = {unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
     values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}

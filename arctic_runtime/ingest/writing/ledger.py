@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.manifests import observe_upper_bound
 from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect
-from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decode import REASON
+from arctic_runtime.effects import effect, retried
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.decode import PART, REASON
+from arctic_runtime.ingest.writing.letters import Letters, schema_text, since_text
+from arctic_runtime.model.columns import Column
 from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND, POSITION
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.commit import said, set_properties
-from arctic_runtime.spark.tables.frames import all_of
+from arctic_runtime.spark.engine.statement import name, statement, type_name
+from arctic_runtime.spark.tables.commit import perform_statement, said, set_properties, unmoved
+from arctic_runtime.spark.tables.frames import all_of, conformed, read_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-COLUMNS = "`table` string, reason string, payload binary, origin string, at timestamp"
+COLUMNS = (
+    Column("table", "string"),
+    Column("reason", "string"),
+    Column("payload", "binary"),
+    Column("origin", "string"),
+    Column("at", "timestamp"),
+    Column("number", "bigint"),
+    Column("part", "int"),
+    Column("position", "string"),
+    Column("arrival", "bigint"),
+    Column("since", "string"),
+    Column("schema", "string"),
+)
 """Columns of a dead letter table: the source's table, why the event could not be applied, its bytes as they came, where
-the source has them, and when they were read."""
+the source has them, and when they were read. The others tell its place among events, and are null where a table was
+made without them: a number that is higher for later ones, which row of an event of several is meant, the position of
+its batch and its place there, the table's version before it (`since_text`), and its schema where its transport told it
+(`schema_text`)."""
 
-
-_IDENTITY = ("table", "payload", "origin")
+_SAME = ("table", "payload", "origin")
+"""What identifies an event, with `part`."""
 
 
 class Ledger:
@@ -51,36 +69,93 @@ class Ledger:
         found = observe_progress(self._reader, self.table)
         return found.dead_letters if found else 0
 
+    def newest(self) -> int:
+        """A number that no dead letter has a higher one than; 0 for none. Needs no Spark."""
+        return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load() is not None else 0
+
     def ensure(self) -> None:
-        """Creates the table, without rows, where there is none."""
-        if self._load() is not None:
+        """Creates the table, without rows, where there is none; adds columns that it was made without."""
+        table = self._load()
+        if table is None:
+            empty = self._spark().createDataFrame([], ", ".join(f"`{of.name}` {of.type}" for of in COLUMNS))
+            writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty("format-version", "3")
+            writer = writer.tableProperty(KIND, "dead letters")
+            effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
             return
-        empty = self._spark().createDataFrame([], COLUMNS)
-        writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty("format-version", "3")
-        writer = writer.tableProperty(KIND, "dead letters")
-        effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
+        for missing in COLUMNS:
+            if missing.name not in table.schema().column_names:
+                parts = {"table": name(*self.table.parts), "column": name(missing.name)}
+                add = statement("ALTER TABLE {table} ADD COLUMN {column} {kind}", **parts, kind=type_name(missing.type))
+                perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
     def advance(self, progress: Progress) -> None:
         """Says that all tables have everything up to a position."""
         set_properties("ingest.advance", self._spark(), self.table, progress.encode())
 
-    def add(self, decoded: DataFrame, source_table: str, position: str, now: datetime.datetime) -> None:
-        """Appends the dead letters among decoded events, read up to a position, unless they are there already.
+    def add(self, letters: Letters, source_table: str, position: str, now: datetime.datetime) -> None:
+        """Keeps the dead letters among decoded events, read up to a position.
 
-        A process that died after it had appended them reads them once more; payload and origin identify them.
+        A process that died after it had kept them reads them once more, perhaps in another batch: they take the place
+        of those that are there. Where an event empties the table, those before it are dropped.
         """
-        found = decoded.where(F.col(REASON).isNotNull()).select(
-            F.lit(source_table).alias("table"),
-            F.col(REASON).alias("reason"),
-            F.col(PAYLOAD).cast("binary").alias("payload"),
-            F.col(ORIGIN).alias("origin"),
-            F.lit(now).cast("timestamp").alias("at"),
-        )
-        kept = self._spark().table(name(*self.table.parts)).select(*_IDENTITY)
-        is_kept = all_of([found[own].eqNullSafe(kept[own]) for own in _IDENTITY])
-        rows = found.join(kept, is_kept, "left_anti")
-        writer = rows.writeTo(name(*self.table.parts)).options(**said({POSITION: position}))
-        effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
+        retried(lambda: self._add(letters, source_table, position, now), self._reader.thresholds.commits.attempts)
+
+    def _add(self, letters: Letters, source_table: str, position: str, now: datetime.datetime) -> None:
+        number = F.col(ARRIVAL) + F.lit(self.newest() + 1).cast("bigint")
+        values = {
+            "table": F.lit(source_table),
+            "reason": F.col(REASON),
+            "payload": F.col(PAYLOAD).cast("binary"),
+            "origin": F.col(ORIGIN),
+            "at": F.lit(now).cast("timestamp"),
+            "number": number,
+            "part": F.col(PART),
+            "position": F.lit(position),
+            "arrival": F.col(ARRIVAL),
+            "since": F.lit(since_text(letters.since)),
+            "schema": F.lit(None if letters.schema is None else schema_text(letters.schema)),
+        }
+        dead = letters.decoded.where(F.col(REASON).isNotNull())
+        if letters.emptied_at is not None:
+            dead = dead.where(F.col(ARRIVAL) > letters.emptied_at)
+        rows = dead.select(*[values[of.name].cast(of.type).alias(of.name) for of in COLUMNS])
+        snapshot, kept = self.read()
+        is_same = all_of([rows[own].eqNullSafe(kept[own]) for own in _SAME])
+        is_same &= kept["part"].isNull() | rows["part"].eqNullSafe(kept["part"])
+        if self.dead() and letters.emptied_at is not None:
+            self._replace(kept.where(F.col("table") != source_table).unionByName(rows), snapshot)
+        elif self.dead() and not kept.join(rows, is_same, "left_semi").isEmpty():
+            self._replace(kept.join(rows, is_same, "left_anti").unionByName(rows), snapshot)
+        else:
+            writer = rows.writeTo(name(*self.table.parts)).options(**said({POSITION: position}))
+            effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
+
+    def read(self) -> tuple[int, DataFrame]:
+        """The newest snapshot of the table, and all its rows there, with all COLUMNS."""
+        table = self._load()
+        snapshot = table.current_snapshot() if table is not None else None
+        assert snapshot is not None
+        rows = read_table(self._spark(), self.table, snapshot.snapshot_id)
+        return snapshot.snapshot_id, conformed(rows, COLUMNS)
+
+    def keep(self, source_table: str, rows: DataFrame, snapshot: int) -> None:
+        """Puts `rows`, with all COLUMNS, in the place of the dead letters that a table has at a snapshot.
+
+        Raises CommitConflict where dead letters came or went since.
+        """
+        kept = conformed(read_table(self._spark(), self.table, snapshot), COLUMNS)
+        self._replace(kept.where(F.col("table") != source_table).unionByName(rows), snapshot)
+
+    def drop(self, source_tables: Collection[str]) -> None:
+        """Drops the dead letters of tables whose rows are about to be read anew, by a snapshot of the source."""
+        if self.dead():
+            snapshot, kept = self.read()
+            self._replace(kept.where(~F.col("table").isin(*source_tables)), snapshot)
+
+    def _replace(self, rows: DataFrame, snapshot: int) -> None:
+        writer = rows.writeTo(name(*self.table.parts)).options(**unmoved(snapshot))
+        what = f"rewrite {self.table}"
+        effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
 
     def _load(self) -> Table | None:
         if self._reader.list_relations(self.table.schema).get(self.table.name) != "table":

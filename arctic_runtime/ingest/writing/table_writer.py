@@ -20,6 +20,7 @@ from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
 from arctic_runtime.ingest.writing.decode import CHANGE, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
+from arctic_runtime.ingest.writing.letters import Letters, TakeDead
 from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.ingest.writing.told import divided, runs_of
@@ -31,7 +32,7 @@ from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.model.step import AppendChanges, Reason
 from arctic_runtime.plan.schema import check_query, stored_type
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
@@ -114,7 +115,7 @@ class TableWriter:
         changes = self.table.table.changes
         return changes.name in self._reader.list_relations(changes.schema)
 
-    def write(self, part: Part, after: After, take_dead: Callable[[DataFrame], None], reads: bool = True) -> Written:
+    def write(self, part: Part, after: After, take_dead: TakeDead, reads: bool = True) -> Written:
         """Publishes events, without those that the table has already, and notes up to where it has all.
 
         Without `reads`, rows of a snapshot are left out: they were collected. Raises ConfigError where the source's
@@ -130,13 +131,14 @@ class TableWriter:
         """Forgets what an earlier snapshot collected."""
         self._stage.drop()
 
-    def collect(self, events: TableEvents, take_dead: Callable[[DataFrame], None]) -> Written:
+    def collect(self, events: TableEvents, take_dead: TakeDead) -> Written:
         """Collects the rows of a snapshot among events, of a table that keeps what it has until all are there."""
         schema = self._schema_of(events)
         with held(decode(frame(self._spark(), events), self._form, schema).where(is_read())) as decoded:
             counted = tally(decoded)
             if counted.dead:
-                take_dead(decoded)
+                session = TableSession(self.table.model(schema.key), self._reader, self._spark)
+                take_dead(self._letters(decoded, session.observe(), events))
             rows = sound_rows(decoded).select(*[column(of.name) for of in schema.columns])
             if counted.rows:
                 self._stage.add(rows)
@@ -149,17 +151,18 @@ class TableWriter:
         return Written(self.table.name, rows, 0, 0, 0, 0, None)
 
     def _exchange(self, position: str) -> dict[str, int]:
-        key = self._key()
+        key = self.key()
         session = TableSession(self.table.model(key), self._reader, self._spark)
         state = session.reconciled(session.observe())
         new = self._stage.rows(session.model.config.primary_key)
         if new is None:
-            return _emptied(session, state, Place(position))[0]
+            return _emptied(session, state, Place(position), "RESYNCED")[0]
         context, shape = prepared(session, session.context(state), columns_of(new), "bigint")
         old = current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
-        return _published(session, context, state_changes(new, old, shape, keyed=True), shape, Place(position))[0]
+        rows = state_changes(new, old, shape, keyed=True)
+        return published(session, context, rows, shape, Place(position), reason="RESYNCED")[0]
 
-    def _key(self) -> tuple[str, ...]:
+    def key(self) -> tuple[str, ...]:
         """The primary key of the source, by its newest events or as the table keeps it."""
         if self._schema is not None or not self.is_loaded:
             return self._schema.key if self._schema is not None else ()
@@ -167,7 +170,7 @@ class TableWriter:
         return key_names(self._reader.load_table(changes.schema, changes.name).properties.get(PRIMARY_KEY, ""))
 
     def _schema_of(self, events: TableEvents) -> SourceSchema:
-        schema = events.schema or self._declared()
+        schema = events.schema or self.declared()
         if schema is None:
             raise SourceError(
                 f"{self.table.table}: the columns of {self.table.source_name} are not known: its events do not tell "
@@ -176,7 +179,7 @@ class TableWriter:
         self._schema = schema
         return schema
 
-    def _declared(self) -> SourceSchema | None:
+    def declared(self) -> SourceSchema | None:
         """The schema that the user declares; None where no column has a type."""
         return self._format.declare(self.table.columns, self.table.key) if self.table.columns else None
 
@@ -188,31 +191,36 @@ class TableWriter:
         rows = frame(self._spark(), events)
         runs = runs_of(rows, paths)
         if not runs:
-            return [replace(events, schema=self._schema or self._declared() or self._stored())]
+            return [replace(events, schema=self._schema or self.declared() or self._stored())]
         schemas = [tell(run.example, None, self.table.columns) for run in runs]
         parts = zip(schemas, divided(rows, runs), strict=True)
         return [replace(events, schema=schema, events=of_run) for schema, of_run in parts]
 
+    def _letters(
+        self, decoded: DataFrame, state: TableState, events: TableEvents, emptied_at: int | None = None
+    ) -> Letters:
+        """The dead letters among decoded events that come after a state of the table."""
+        since = state.changes.head if state.changes else None
+        return Letters(decoded, since, events.schema, emptied_at)
+
     def _stored(self) -> SourceSchema | None:
         """The columns that the table has, for events that have no rows; None where there is no table."""
-        key = self._key()
+        key = self.key()
         if not self.is_loaded:
             return None
         changes = TableSession(self.table.model(key), self._reader, self._spark).observe().changes
         columns = plain_columns(changes.columns) if changes else ()
         return SourceSchema(tuple(SourceColumn(of.name, of.type) for of in columns), key)
 
-    def _without_schema(self, part: Part, take_dead: Callable[[DataFrame], None]) -> Written:
+    def _without_schema(self, part: Part, take_dead: TakeDead) -> Written:
         """Takes the dead letters among events of a table that is not there yet, none of which tells its columns."""
         with held(decode(frame(self._spark(), part.events), self._form, SourceSchema(()))) as decoded:
             counted = tally(decoded)
             if counted.dead:
-                take_dead(decoded)
+                take_dead(self._letters(decoded, TableState(), part.events))
         return Written(self.table.name, {}, counted.rows + counted.dead, counted.rows, 0, counted.dead, None)
 
-    def _attempt(
-        self, part: Part, schema: SourceSchema, after: After, take_dead: Callable[[DataFrame], None], reads: bool
-    ) -> Written:
+    def _attempt(self, part: Part, schema: SourceSchema, after: After, take_dead: TakeDead, reads: bool) -> Written:
         session = TableSession(self.table.model(schema.key), self._reader, self._spark)
         state = session.reconciled(session.observe())
         place = place_of(state)
@@ -222,13 +230,14 @@ class TableWriter:
         decoding = decode(new, self._form, schema)
         with held(decoding if reads else decoding.where(~is_read())) as decoded:
             counted = tally(decoded)
-            if counted.dead:
-                take_dead(decoded)
+            if counted.dead or counted.truncated_at is not None:
+                take_dead(self._letters(decoded, state, part.events, counted.truncated_at))
             replayed = 0 if new is read else read.count() - new.count()
             rows: dict[str, int] = {}
             if counted.rows or counted.truncated_at is not None or left:
                 end = Place(part.position, left) if part.position else None
-                rows = self._publish(session, state, decoded, new, counted, schema, end)
+                has_places = bool(counted.dead or part.before) and not self._form.order
+                rows = self._publish(session, state, decoded, new, counted, schema, end, has_places)
         dead, applied = counted.dead, counted.rows
         return Written(self.table.name, rows, applied + dead + replayed, applied, replayed, dead, counted.newest)
 
@@ -254,6 +263,7 @@ class TableWriter:
         counted: Tally,
         schema: SourceSchema,
         end: Place | None,
+        has_places: bool,
     ) -> dict[str, int]:
         """Publishes sound events; in several commits where the table is emptied, or rows lack values.
 
@@ -277,7 +287,7 @@ class TableWriter:
                 now = replace(place, events=place.events + new.where(F.col(ARRIVAL) < piece.end).count())
             assert now is not None
             _check_place(session, state, at)
-            made, state = self._publish_piece(session, state, events, counted, schema, now, moves)
+            made, state = self._publish_piece(session, state, events, counted, schema, now, moves, has_places)
             rows.update(made)
             self._own = at = now
         return dict(rows)
@@ -291,22 +301,26 @@ class TableWriter:
         schema: SourceSchema,
         place: Place,
         moves: DataFrame | None,
+        has_places: bool,
     ) -> tuple[dict[str, int], TableState]:
         stored = tuple(Column(column.name, stored_type(column.type)) for column in schema.columns)
         check_query(session.model, stored, stored)
         context, shape = prepared(session, session.context(state), stored, "bigint")
-        rows = change_rows(context, events, counted, shape, moves)
-        return _published(session, context, rows, shape, place, counted.newest)
+        rows = change_rows(context, events, counted, shape, moves, has_places)
+        return published(session, context, rows, shape, place, counted.newest)
 
 
-def _emptied(session: TableSession, state: TableState, place: Place) -> tuple[dict[str, int], TableState]:
+def _emptied(
+    session: TableSession, state: TableState, place: Place, reason: Reason = "CHANGES"
+) -> tuple[dict[str, int], TableState]:
     """Deletes all rows of a table, if it has any; returns their number and the state after that."""
     context = session.context(state)
     old = current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
     if state.changes is None or old is None:
         return {}, state
     shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    return _published(session, context, state_changes(old.limit(0), old, shape, keyed=True), shape, place)
+    rows = state_changes(old.limit(0), old, shape, keyed=True)
+    return published(session, context, rows, shape, place, reason=reason)
 
 
 def _check_place(session: TableSession, state: TableState, expected: Place) -> None:
@@ -319,24 +333,28 @@ def _check_place(session: TableSession, state: TableState, expected: Place) -> N
         )
 
 
-def _published(
+def published(
     session: TableSession,
     context: Context,
     rows: DataFrame,
     shape: Shape,
     place: Place,
     newest: datetime.datetime | None = None,
+    reason: Reason = "CHANGES",
 ) -> tuple[dict[str, int], TableState]:
     """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
 
-    `newest` is the time of the newest change among them, where events tell it.
+    The table has the events of its source up to `place` then. `newest` is the time of the newest change among them,
+    where events tell it, and `reason` says where the rows come from.
     """
     changes = context.state.changes
     assert changes is not None
     assert changes.head is not None
     table, head = session.model.table.changes, changes.head.snapshot
     is_first = last_run(changes) is None
-    step = AppendChanges(table, head, *(("create", "FIRST_RUN") if is_first else ("incremental", "CHANGES")))
+    if is_first and reason == "CHANGES":
+        reason = "FIRST_RUN"
+    step = AppendChanges(table, head, "create" if is_first else "incremental", reason)
     had = str(place.events) if place.events else None
     summary = RunSummary(
         run=context.token,

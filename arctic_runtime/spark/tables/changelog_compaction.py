@@ -37,21 +37,17 @@ def _delete(step: CompactChangelog, context: Context, branch: tuple[str, ...]) -
         F.max(SEQUENCE).alias(_TOP),
     )
     on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
-    # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
-    older = statement(
-        "{place} < {newest} AND (coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))",
-        place=name(_ROWS, COMMIT_ORDER),
-        newest=name(_NEWEST),
-        last=name(_LAST),
-        top=name(_TOP),
-        own=name(_ROWS, SEQUENCE),
-    )
+    older = [statement("{place} < {newest}", place=name(_ROWS, COMMIT_ORDER), newest=name(_NEWEST))]
+    if context.model.config.sequence_by is not None:
+        # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
+        is_told = "(coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))"
+        older.append(statement(is_told, last=name(_LAST), top=name(_TOP), own=name(_ROWS, SEQUENCE)))
     delete = statement(
         "DELETE FROM {table} AS {rows} WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
         table=name(*branch),
         rows=name(_ROWS),
         view=name(view),
-        on=listed([*on, older], " AND "),
+        on=listed([*on, *older], " AND "),
     )
     newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
     try:

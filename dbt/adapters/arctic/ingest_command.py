@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -16,7 +17,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
-from dbt.adapters.arctic.ingest_progress import Say, progress
+from dbt.adapters.arctic.ingest_progress import Say, counts, progress
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -27,12 +28,17 @@ DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
-    parser.add_argument("--resync", action="store_true", help="begin with another snapshot, and publish what differs")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--resync", action="store_true", help="begin with another snapshot, and publish what differs")
+    ways.add_argument("--replay-dead", action="store_true", help="apply dead letters that fit now, and end")
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 
 
 def perform(options: argparse.Namespace) -> Answer:
-    """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises."""
+    """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises.
+
+    With `--replay-dead` it applies dead letters instead, and ends.
+    """
     from arctic_runtime.ingest.connectors import with_jars
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project import load_sources
@@ -41,6 +47,8 @@ def perform(options: argparse.Namespace) -> Answer:
     chosen = _chosen(project.sources, options.sources)
     environment = SparkEnvironment(with_jars(project.profile, chosen))
     reader = CatalogReader(project.profile)
+    if options.replay_dead:
+        return _replay(chosen, reader, environment.session)
     with progress([source.name for source in chosen], options.json) as say:
         jobs = [_job(source, reader, environment.session, say) for source in chosen]
         with _stopped_by_signals(jobs):
@@ -59,6 +67,25 @@ def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[I
         if name not in known:
             raise ConfigError(f"no source {name!r} is ingested{nearest(name, known)}; there are {', '.join(known)}")
     return [known[name] for name in names] if names else sources
+
+
+def _replay(sources: Sequence[IngestSource], reader: CatalogReader, session: Callable[[], Any]) -> Answer:
+    """Applies the dead letters of sources; the answer says what became of those of each table."""
+    from arctic_runtime.ingest.connectors import connect
+    from arctic_runtime.ingest.dead_letters import replay_dead_letters
+
+    found = [
+        (source.name, done)
+        for source in sources
+        for done in replay_dead_letters(source, connect(source, reader, session).form, reader, session)
+    ]
+    lines = [
+        f"{source}: {done.table}: {done.read:,} dead letters: {done.applied:,} applied, "
+        f"{done.superseded:,} superseded, {done.dead:,} still dead{f' ({rows})' if (rows := counts(done.rows)) else ''}"
+        for source, done in found
+    ]
+    data = [{"source": source, "read": done.read, **asdict(done)} for source, done in found]
+    return Answer(data, tuple(lines) or ("no dead letters",))
 
 
 def _job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:

@@ -50,7 +50,7 @@ def _say_line(source: str, batch: BatchReport) -> None:
 def line(source: str, batch: BatchReport) -> str:
     """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
     tables = "; ".join(
-        f"{of.table} {_counts(of.rows) or 'no change'}{f' {of.dead:,} dead letters' if of.dead else ''}"
+        f"{of.table} {counts(of.rows) or 'no change'}{f' {of.dead:,} dead letters' if of.dead else ''}"
         for of in batch.tables
     )
     rate = batch.count / max(batch.seconds, 1e-3)
@@ -114,13 +114,13 @@ class Totals:
         """A line for people, the most important first, since a terminal cuts its end."""
         if self.last is None:
             return "waiting for the first batch"
-        tables = ", ".join(f"{table} {_counts(rows) or 'no change'}" for table, rows in self.rows.items())
+        tables = ", ".join(f"{table} {counts(rows) or 'no change'}" for table, rows in self.rows.items())
         dead = [f"{self.dead:,} dead letters"] if self.dead else []
         parts = [f"{self.events:,} events", f"{self.rate(now):,.0f}/s", *_lag(self.last), *dead]
         return ", ".join([*parts, f"at {_position(self.last)}", *([tables] if tables else [])])
 
 
-def _counts(rows: Mapping[str, int]) -> str:
+def counts(rows: Mapping[str, int]) -> str:
     return " ".join(f"{_SIGNS[action]}{count:,}" for action, count in rows.items() if count)
 
 

@@ -14,6 +14,7 @@ from arctic_runtime.catalog.manifests import (
     observe_files,
     observe_specs,
     observe_totals,
+    observe_upper_bound,
     partition_value,
 )
 from arctic_runtime.model.compaction import FileTotals
@@ -45,6 +46,16 @@ def test_files_are_told_by_node_with_their_rows_and_bytes(shop, writing, tmp_pat
     size = sum(file.bytes for node in found.nodes for file in node.files)
     assert totals == FileTotals(4, 0, appends=3, bytes=size, added_bytes=size)
     assert (found.spec, [str(of) for of in found.transforms]) == (1, ["note"])
+
+
+def test_the_highest_number_of_a_column_is_told_by_its_manifests(writing, tmp_path) -> None:
+    made = writing.warehouse(tmp_path)
+    made.create("t")
+    assert observe_upper_bound(made.reader, named("t"), "id") is None
+    for of in (3_000_000_000, 1):
+        made.append("t", [(of, "a"), (-of, None)])
+    assert observe_upper_bound(made.reader, named("t"), "id") == 3_000_000_000
+    assert observe_upper_bound(made.reader, named("t"), "none") is None
 
 
 def test_the_specs_of_a_table_are_told_by_their_transforms(writing, tmp_path) -> None:

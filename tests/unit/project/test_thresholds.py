@@ -20,6 +20,7 @@ FACTS = {
     "catalog/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
     "catalog/observe.py: _UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
+    "ingest/writing/fold.py: _FIRST_PLACE": "the meaning of a column of change tables",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
     "ingest/transports/kafka.py: _PARTITION_BITS": "room for the partitions of a topic in the order of events",
     "ingest/transports/files.py: _ROW_BITS": "how Spark numbers rows",

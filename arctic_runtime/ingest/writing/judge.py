@@ -1,0 +1,199 @@
+"""What becomes of dead letters that fit now, by what has happened to their rows since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import and_
+from types import MappingProxyType
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
+from arctic_runtime.ingest.transports.transport import ARRIVAL
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, may_be_absent
+from arctic_runtime.ingest.writing.fold import place_in
+from arctic_runtime.ingest.writing.later import bounds, commit_kinds
+from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, same_name
+from arctic_runtime.model.state import ChangeTableState
+from arctic_runtime.model.version import Version
+from arctic_runtime.spark.tables.bounds import lookup_keys
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, all_of, as_key, column, key_name, own_changes
+
+LETTER, GONE, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
+"""Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,
+and what becomes of it."""
+
+APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
+    "apply",
+    "applied",
+    "superseded",
+    "unordered",
+    "partial",
+    "lacking",
+)
+"""Outcomes: it is to be applied; it was applied by a process that died; a newer change of its row has all values. The
+others can't be applied, for one of `REASONS`."""
+
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        UNORDERED: "it can't be put in order with other changes of its row: resync the table",
+        PARTIAL: "its row has changed since by an event without all values: resync the table",
+        LACKING: "it lacks a value that no row of the table has: resync the table",
+    }
+)
+
+PIECE = (ARRIVAL, PART, GONE)
+"""What identifies a piece: ARRIVAL is the number of the dead letter, or a negative one where it has none."""
+
+_AFTER, _END, _IS_OWN, _IS_KNOWN = (f"{OWN_PREFIX}{own}" for own in ("after", "end", "is_own", "is_known"))
+_COMMIT, _KIND, _SEQUENCE, _RELATION = (f"{OWN_PREFIX}{own}" for own in ("commit", "kind", "sequence", "relation"))
+_WAS_APPLIED, _IS_REPLACED, _IS_UNORDERED, _IS_CHANGED, _HAS_NEWER = _FLAGS = [
+    f"{OWN_PREFIX}{own}" for own in ("was_applied", "is_replaced", "is_unordered", "is_changed", "has_newer")
+]
+_SINCE, _POSITION = (f"{OWN_PREFIX}{own}" for own in ("since", "position"))
+_BOUNDS = f"{_SINCE} string, {_POSITION} string, {_AFTER} bigint, {_END} bigint, {_IS_OWN} boolean, {_IS_KNOWN} boolean"
+
+
+def pieces(sound: DataFrame) -> DataFrame:
+    """What each sound event does to one key: an update that changes the primary key has two pieces."""
+    whole = sound.withColumns({GONE: F.lit(False), OLD_KEY: F.lit(None)})
+    if not isinstance(old := sound.schema[OLD_KEY].dataType, StructType):
+        return whole
+    key = {field: F.col(OLD_KEY)[field] for field in old.fieldNames()}
+    nothing = F.lit(None).cast(sound.schema[ABSENT].dataType)
+    left = sound.where(F.col(OLD_KEY).isNotNull())
+    gone = left.withColumns({**key, CHANGE: F.lit("delete"), ABSENT: nothing, GONE: F.lit(True)})
+    return whole.unionByName(gone.withColumn(OLD_KEY, F.lit(None)))
+
+
+def judged(context: Context, found: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
+    """Pieces with their OUTCOME, by the change rows of a table as it is in `context`."""
+    is_lacking = (F.col(CHANGE) == "insert") & F.col(ABSENT).isNotNull()
+    fresh = F.when(is_lacking, LACKING).otherwise(APPLY)
+    changes = context.state.changes
+    if changes is None or changes.newest is None:
+        return found.withColumn(OUTCOME, fresh)
+    placed = _with_bounds(found, changes)
+    values = [of.name for of in schema.columns if may_be_absent(of, form) and _is_compared(of.name, context, changes)]
+    about = _summaries(context, placed, changes, values, has_order=bool(form.order))
+    outcome = (
+        F.when(F.col(_WAS_APPLIED), APPLIED)
+        .when(F.col(_IS_REPLACED), SUPERSEDED)
+        .when(~F.col(_IS_KNOWN) | F.col(_IS_UNORDERED), UNORDERED)
+        .when(F.col(_IS_CHANGED) & F.col(_HAS_NEWER), SUPERSEDED)
+        .when(F.col(_IS_CHANGED), PARTIAL)
+        .otherwise(fresh)
+    )
+    both = placed.join(about, list(PIECE), "left").fillna(False, _FLAGS)
+    return both.withColumn(OUTCOME, outcome).drop(*_FLAGS, _AFTER, _END, _IS_OWN, _IS_KNOWN)
+
+
+def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool:
+    is_key = any(same_name(name, part) for part in context.model.config.primary_key)
+    return not is_key and find_column(changes.columns, name) is not None
+
+
+def _with_bounds(found: DataFrame, changes: ChangeTableState) -> DataFrame:
+    """Pieces with the bounds of the commits around them."""
+    since, position = F.col(LETTER)["since"], F.col(LETTER)["position"]
+    seen = found.select(since, position).distinct().collect()
+    rows = [(*row, of.after, of.end, of.is_own, of.is_known) for row in seen for of in [bounds(changes, *row)]]
+    around = F.broadcast(found.sparkSession.createDataFrame(rows, _BOUNDS))
+    is_same = since.eqNullSafe(F.col(_SINCE)) & position.eqNullSafe(F.col(_POSITION))
+    return found.join(around, is_same).drop(_SINCE, _POSITION)
+
+
+def _summaries(
+    context: Context, placed: DataFrame, changes: ChangeTableState, values: Iterable[str], has_order: bool
+) -> DataFrame:
+    """What has happened to the row of each piece, of those whose row has change rows that may be later."""
+    names, key = list(values), context.model.config.primary_key
+    first = min((row[0] for row in placed.select(F.min(_AFTER)).collect() if row[0] is not None), default=-1)
+    rows = _change_rows(context, changes, first, placed.select(*[column(part) for part in key]))
+    now = {f"now{i}": column(of) for i, of in enumerate(names)}
+    was = {f"was{i}": F.col(BEFORE)[of] for i, of in enumerate(names)}
+    own = {f"own{i}": column(of) for i, of in enumerate(names)}
+    log = rows.select(
+        *as_key(key),
+        F.col(COMMIT_ORDER).alias(_COMMIT),
+        F.col(SEQUENCE).alias(_SEQUENCE),
+        *[value.alias(alias) for alias, value in (now | was).items()],
+    )
+    kinds = context.spark.createDataFrame(list(commit_kinds(changes).items()), f"{_COMMIT} bigint, {_KIND} string")
+    known = log.join(F.broadcast(kinds), _COMMIT, "left")
+    sought = placed.select(
+        *PIECE,
+        _AFTER,
+        _END,
+        _IS_OWN,
+        F.col(LETTER)["number"].alias("number"),
+        F.col(LETTER)["arrival"].alias("place"),
+        F.col(ABSENT).alias("absent"),
+        *[column(part).alias(f"sought{i}") for i, part in enumerate(key)],
+        *[value.alias(alias) for alias, value in own.items()],
+    )
+    on_key = all_of([sought[f"sought{i}"] == known[key_name(i)] for i in range(len(key))])
+    related = sought.join(known, on_key & (F.col(_COMMIT) > F.col(_AFTER))).withColumn(_RELATION, _relation(has_order))
+    is_later = F.col(_RELATION) == "later"
+    return related.groupBy(*PIECE).agg(
+        F.bool_or(F.col(_RELATION) == "same").alias(_WAS_APPLIED),
+        F.bool_or(is_later & (F.col(_SEQUENCE) >= 0)).alias(_IS_REPLACED),
+        F.bool_or(F.col(_RELATION) == "unknown").alias(_IS_UNORDERED),
+        F.bool_or(is_later).alias(_IS_CHANGED),
+        reduce(and_, [_is_newer(i, of, is_later) for i, of in enumerate(names)], F.lit(True)).alias(_HAS_NEWER),
+    )
+
+
+def _is_newer(place: int, name: str, is_later: Expression) -> Expression:
+    """Whether later change rows have the newest value of a column that not every event has.
+
+    One that changed was sent. One that did not change may be older than the dead letter's, unless it is the same.
+    """
+    own, now, was = (F.col(f"{of}{place}") for of in ("own", "now", "was"))
+    is_absent = F.bool_or(F.coalesce(F.array_contains("absent", name), F.lit(False)))
+    was_sent = F.bool_or(is_later & ~now.eqNullSafe(was))
+    is_same = F.coalesce(F.max_by(now.eqNullSafe(own), F.when(is_later, F.col(_COMMIT))), F.lit(False))
+    return is_absent | was_sent | is_same
+
+
+def _change_rows(context: Context, changes: ChangeTableState, after: int, keys: DataFrame) -> DataFrame:
+    """The change rows of some keys after a commit."""
+    newest, table = changes.newest, context.model.table.changes
+    assert newest is not None
+    start = None if after < 0 else _version(changes, min(after, newest.sequence))
+    rows = own_changes(context.spark, table, changes, start, newest)
+    base = context.state.base
+    only = lookup_keys(keys, keys.count(), base.rows if base else 0, context.thresholds.pruning)
+    return only.select(rows, context.model.config.primary_key)
+
+
+def _version(changes: ChangeTableState, sequence: int) -> Version:
+    """The version with a sequence number; without a snapshot where that is gone."""
+    kept = (commit.version for commit in changes.commits if commit.version.sequence == sequence)
+    return next(kept, Version(changes.uuid, -1, sequence))
+
+
+def _relation(has_order: bool) -> Expression:
+    """How a change row stands to a dead letter: `older`, `later`, the `same` event, or `unknown`."""
+    commit, kind, end, is_own = (F.col(of) for of in (_COMMIT, _KIND, _END, _IS_OWN))
+    place, number = place_in(F.col(_SEQUENCE)), F.col("number")
+    among_dead = (
+        F.when(place == number, "same")
+        .when(F.lit(has_order), "unknown")
+        .when(place > number, "later")
+        .when(place < number, "older")
+        .otherwise("unknown")
+    )
+    in_batch = F.when(place > F.col("place"), "later").when(place < F.col("place"), "older").otherwise("unknown")
+    return (
+        F.when(kind == "snapshot", "older")
+        .when(kind == "replay", among_dead)
+        .when((kind == "events") & ((commit > end) | ((commit == end) & ~is_own)), "later")
+        .when((kind == "events") & is_own & (commit <= end), in_batch)
+        .otherwise("unknown")
+    )

@@ -1,0 +1,63 @@
+"""Which commits of a table came before a dead letter, in its batch, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from arctic_runtime.ingest.writing.letters import read_since
+from arctic_runtime.model.properties import POSITION, POSITION_EVENTS, REASON
+from arctic_runtime.model.state import ChangeTableState, Commit
+
+CommitKind = Literal["events", "replay", "snapshot"]
+"""What brought the rows of a commit: events of a batch, dead letters, or a snapshot of the source."""
+
+_KINDS: Mapping[str, CommitKind] = MappingProxyType(
+    {"FIRST_RUN": "events", "CHANGES": "events", "REPLAYED": "replay", "RESYNCED": "snapshot"}
+)
+"""Reason of a commit → its kind. Those of others, such as a restore, have no place among events."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The commits of a table around a dead letter, by sequence number.
+
+    Those up to `after` came before its batch. `end` is the first kept one after that which completes a batch, the
+    letter's (`is_own`) or a later one; None where there is none. `is_known` is False where it is not known which ones
+    came before: the table is another one than that of its time, or the letter does not tell.
+    """
+
+    after: int
+    end: int | None
+    is_own: bool
+    is_known: bool
+
+
+def bounds(changes: ChangeTableState | None, since: str | None, position: str | None) -> Bounds:
+    """The bounds of a dead letter by its `since` and the position of its batch."""
+    if changes is None:
+        return Bounds(-1, None, is_own=False, is_known=True)
+    table, after = (None, -1) if since is None else read_since(since) or (changes.uuid, -1)
+    if table != changes.uuid:
+        return Bounds(-1, None, is_own=False, is_known=False)
+    ends = (commit for commit in changes.commits if commit.version.sequence > after and _completes_batch(commit))
+    end = next(ends, None)
+    if end is None:
+        return Bounds(after, None, is_own=False, is_known=True)
+    return Bounds(after, end.version.sequence, end.summary[POSITION] == position, is_known=True)
+
+
+def commit_kinds(changes: ChangeTableState) -> dict[int, CommitKind]:
+    """The kinds of the commits that are kept and have one, by sequence number."""
+    kinds = {commit.version.sequence: _kind(commit) for commit in changes.commits}
+    return {sequence: kind for sequence, kind in kinds.items() if kind is not None}
+
+
+def _kind(commit: Commit) -> CommitKind | None:
+    return _KINDS.get(commit.summary.get(REASON, ""))
+
+
+def _completes_batch(commit: Commit) -> bool:
+    return _kind(commit) == "events" and POSITION in commit.summary and POSITION_EVENTS not in commit.summary

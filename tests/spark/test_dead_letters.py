@@ -1,0 +1,209 @@
+"""Events that could not be applied are applied later, once, and never over a row that is newer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from arctic_runtime.effects import failpoint
+from arctic_runtime.ingest.dead_letters import replay_dead_letters
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
+from arctic_runtime.ingest.formats.event_format import Format
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.writing.replay import Replayed
+from arctic_runtime.model.run_summary import last_run
+from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
+from tests.spark.warehouse import Warehouse
+
+LARGE = 3_000_000_000
+"""Fits no int."""
+
+
+class Died(Exception):
+    """Stands for the end of the process."""
+
+
+def orders(lake: Warehouse, n: str = "int") -> IngestSource:
+    """A source whose user declares the columns of its table."""
+    source = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
+    (table,) = source.tables
+    return replace(source, tables=(replace(table, columns={"id": "bigint", "item": "string", "n": n}),))
+
+
+def put(op: str, key: int, item: str | None, n: Any) -> str:
+    return event(op, None, {"id": key, "item": item, "n": n})
+
+
+def batch(*texts: str | bytes) -> list[Part]:
+    return [Part("public.orders", None, texts)]
+
+
+def replay_dead(lake: Warehouse, source: IngestSource, form: Format | None = None) -> list[Replayed]:
+    return list(replay_dead_letters(source, form or debezium(), lake.reader, lake.environment.session))
+
+
+def fates(done: list[Replayed]) -> tuple[int, int, int, int]:
+    (of,) = done
+    return of.read, of.applied, of.superseded, of.dead
+
+
+def rows(lake: Warehouse) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).collect()}
+
+
+def reasons(lake: Warehouse, source: IngestSource) -> list[str]:
+    return sorted(row.reason for row in lake.spark.table(str(source.ledger)).select("reason").collect())
+
+
+def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehouse) -> None:
+    """Row 1 is not there, 2 is followed in its batch and 3 in another, 4 follows in its batch, 5 is deleted later."""
+    source = orders(lake)
+    log = [
+        batch(*[put("c", key, "old", key) for key in (2, 3, 4, 5, 6)]),
+        batch(
+            put("c", 1, "a", LARGE),
+            put("u", 2, "a", LARGE),
+            put("u", 2, "b", 2),
+            put("u", 3, "a", LARGE),
+            put("u", 4, "a", 4),
+            put("u", 4, "b", LARGE),
+            put("u", 5, "a", LARGE),
+            put("u", 6, "a", "none"),
+            "{",
+        ),
+        batch(put("u", 3, "b", 3), event("d", {"id": 5}, None)),
+    ]
+    ingest(lake, source, Replay(log))
+    mended = orders(lake, "bigint")
+    before = last_run(lake.state(source.tables[0].model(("id",))).changes)
+    (done,) = replay_dead(lake, mended)
+    assert (done.read, done.applied, done.superseded, done.dead) == (7, 2, 3, 2)
+    assert done.rows == {"insert": 1, "update": 1}
+    expected = {(1, "a", LARGE), (2, "b", 2), (3, "b", 3), (4, "b", LARGE), (6, "old", 6)}
+    assert rows(lake) == expected
+    assert reasons(lake, source) == ["column n: the value does not fit bigint", "not the JSON of an event"]
+    model = source.tables[0].model(("id",))
+    assert lake.broken(model) == []
+    after = last_run(lake.state(model).changes)
+    assert before is not None
+    assert after is not None
+    assert (after.position, after.reason) == (before.position, "REPLAYED")
+    assert fates(replay_dead(lake, mended)) == (2, 0, 0, 2)
+    (report,) = ingest(lake, mended, Replay([*log, batch(put("u", 1, "c", 1))]))
+    assert report.count == 1
+    assert rows(lake) == expected - {(1, "a", LARGE)} | {(1, "c", 1)}
+
+
+def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lake: Warehouse) -> None:
+    source = orders(lake)
+    log = [
+        batch(*[put("c", key, "old", key) for key in range(1, 6)]),
+        batch(*[put("u", key, "new", LARGE) for key in (1, 2, 3)], put("u", 4, UNAVAILABLE, LARGE)),
+        batch(
+            put("u", 1, UNAVAILABLE, 10),
+            put("u", 2, "newer", 20),
+            put("u", 3, "new", 30),
+            put("u", 3, UNAVAILABLE, 31),
+            put("u", 4, UNAVAILABLE, 40),
+        ),
+        batch(put("c", 7, UNAVAILABLE, LARGE), put("u", 8, UNAVAILABLE, LARGE), put("u", 5, UNAVAILABLE, LARGE)),
+    ]
+    ingest(lake, source, Replay(log))
+    assert fates(replay_dead(lake, orders(lake, "bigint"))) == (7, 1, 3, 3)
+    assert rows(lake) == {(1, "old", 10), (2, "newer", 20), (3, "new", 31), (4, "old", 40), (5, "old", LARGE)}
+    assert [of.split(":")[0] for of in reasons(lake, source)] == [
+        "it lacks a value that no row of the table has",
+        "it lacks a value that no row of the table has",
+        "its row has changed since by an event without all values",
+    ]
+
+
+def test_dead_letters_that_are_mended_one_after_the_other_keep_their_order(lake: Warehouse) -> None:
+    source = orders(lake)
+    first = event("x", None, {"id": 1, "item": "first", "n": 1})
+    late = event("x", None, {"id": 2, "item": "last", "n": 1})
+    log = [
+        batch(put("c", 1, "old", 0), put("c", 2, "old", 0)),
+        batch(first, put("u", 2, "middle", LARGE)),
+        batch(put("u", 1, "last", LARGE), late),
+    ]
+    ingest(lake, source, Replay(log))
+    mended = orders(lake, "bigint")
+    assert fates(replay_dead(lake, mended)) == (4, 2, 0, 2)
+    assert rows(lake) == {(1, "last", LARGE), (2, "middle", LARGE)}
+    known = debezium()
+    form = replace(known, events=replace(known.events, changes={**known.events.changes, "x": "update"}))
+    assert fates(replay_dead(lake, mended, form)) == (2, 1, 1, 0)
+    assert rows(lake) == {(1, "last", LARGE), (2, "last", 1)}
+    assert replay_dead(lake, mended, form) == []
+
+
+def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Warehouse) -> None:
+    lake = lake.under(ingest={"lease_seconds": 0})
+    died: set[str] = set()
+    source, mended = orders(lake), orders(lake, "bigint")
+    log = [
+        batch(put("c", 1, "old", 1), put("c", 2, "old", 2)),
+        batch(put("u", 1, "a", LARGE), put("u", 1, "b", LARGE), put("c", 3, "c", LARGE), "{"),
+    ]
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if name not in died:
+            died.add(name)
+            raise Died(name)
+        return done
+
+    ingest(lake, source, Replay(log))
+    applied = 0
+    with failpoint(dying):
+        for _ in range(20):
+            with contextlib.suppress(Died):
+                applied = sum(of.applied for of in replay_dead(lake, mended))
+                break
+    assert {"commit.publish", "ingest.rewrite_dead_letters", "schema.evolve", "view.replace"} <= died
+    assert applied in (0, 2)
+    assert rows(lake) == {(1, "b", LARGE), (2, "old", 2), (3, "c", LARGE)}
+    assert reasons(lake, source) == ["not the JSON of an event"]
+    changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "item").collect()
+    assert sorted(map(tuple, changes)) == [(1, "b"), (1, "old"), (2, "old"), (3, "c")]
+
+
+def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Warehouse) -> None:
+    source = orders(lake)
+    log = [
+        batch(put("c", 1, "a", LARGE)),
+        batch(put("c", 2, "b", LARGE), event("t", None, None), put("c", 3, "c", LARGE)),
+    ]
+    ingest(lake, source, Replay(log))
+    assert lake.spark.table(str(source.ledger)).count() == 1
+    assert fates(replay_dead(lake, orders(lake, "bigint"))) == (1, 1, 0, 0)
+    assert rows(lake) == {(3, "c", LARGE)}
+    other = replace(source_of(lake, "items"), most_dead=None, ledger=lake.table("other__dead_letters"))
+    read = [[Part("public.items", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": n})])] for n in (LARGE, 1)]
+    ingest(lake, other, Replay(read[:1], snapshot=2))
+    assert lake.spark.table(str(other.ledger)).count() == 1
+    ingest(lake, replace(other, most_dead=0), Replay(read[1:] * 2, snapshot=2))
+    assert lake.spark.table(str(other.ledger)).count() == 0
+
+
+def test_a_dead_letter_table_of_an_earlier_version_goes_on(lake: Warehouse) -> None:
+    """What it has can't be put in order, and is not applied; what comes later is."""
+    source = orders(lake)
+    ingest(lake, source, Replay([batch(put("c", 1, "old", 1))]))
+    columns = ("table", "reason", "payload", "origin", "at")
+    texts = (put("u", 1, "a", LARGE), put("c", 2, "b", LARGE))
+    lake.spark.sql(f"drop table {source.ledger}")
+    old = lake.spark.createDataFrame(
+        [("public.orders", "old", text.encode(), None, None) for text in texts],
+        "table string, reason string, payload binary, origin string, at timestamp",
+    )
+    old.select(*columns).writeTo(str(source.ledger)).using("iceberg").tableProperty("format-version", "3").create()
+    ingest(lake, source, Replay([batch(put("c", 1, "old", 1)), batch(put("c", 3, "c", LARGE))]))
+    assert fates(replay_dead(lake, orders(lake, "bigint"))) == (3, 1, 0, 2)
+    assert rows(lake) == {(1, "old", 1), (3, "c", LARGE)}
+    assert {of.split(":")[0] for of in reasons(lake, source)} == {
+        "it can't be put in order with other changes of its row"
+    }
