@@ -8,6 +8,7 @@ __all__ = [
     "maintaining",
     "node_tree",
     "operation",
+    "refreshing",
     "registry",
     "verify",
 ]

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
-from dbt.adapters.arctic.connections.sessions import stop_all
+from arctic_runtime.spark.engine.session_pool import stop_all
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.impl import ArcticAdapter
 from tests.thresholds import STEADY, changed

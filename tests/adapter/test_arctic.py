@@ -13,7 +13,7 @@ import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
-from dbt.adapters.arctic.connections.sessions import SessionPool
+from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.project import load_project
 
 ORDERS = """

@@ -13,8 +13,8 @@ import yaml
 from dbt.tests.util import get_connection, run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError, DbtRuntimeError
 
+from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic import cli
-from dbt.adapters.arctic.connections.sessions import SessionPool
 
 TABLE = "{{ config(materialized='table') }} select 1 as id"
 VIEW = "{{ config(materialized='view') }} select 2 as id"

@@ -12,8 +12,8 @@ from dbt_common.exceptions import DbtRuntimeError
 from arctic_runtime.effects import effect
 from arctic_runtime.profile import masked
 from arctic_runtime.spark.engine.jars import verify_jars
+from arctic_runtime.spark.engine.session_pool import pool_of
 from arctic_runtime.spark.engine.statement import name, statement
-from dbt.adapters.arctic.connections.sessions import pool_of
 
 if TYPE_CHECKING:
     from dbt.adapters.arctic.impl import ArcticAdapter

@@ -12,9 +12,8 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.spark.engine.jobs import describe_jobs
+from arctic_runtime.spark.engine.session_pool import SessionPool, drop_temporary_views
 from dbt.adapters.arctic.connections import statements
-from dbt.adapters.arctic.connections.sessions import SessionPool
-from dbt.adapters.arctic.relations.identifiers import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +76,7 @@ class SessionHandle:
         """Drops temporary views; where Spark is gone, what failed before says so, and this must not take its place."""
         try:
             if self._has_views:
-                _drop_temporary_views(session)
+                drop_temporary_views(session)
         except Exception as error:
             logger.debug(f"Temporary views could not be dropped: {error}")
             return False
@@ -189,9 +188,3 @@ def _has_timestamp(data_types: list[DataType]) -> bool:
 
 def _is_utc(session: SparkSession) -> bool:
     return session.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "GMT")
-
-
-def _drop_temporary_views(session: SparkSession) -> None:
-    for view in session.sql("SHOW VIEWS IN spark_catalog.default").collect():
-        if view.isTemporary and not view.namespace:
-            session.sql("DROP VIEW " + quoted(view.viewName))

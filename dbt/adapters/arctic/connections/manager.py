@@ -22,9 +22,9 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.session_pool import pool_of
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
-from dbt.adapters.arctic.connections.sessions import pool_of
-from dbt.adapters.arctic.messages import message_of
 
 if TYPE_CHECKING:
     import agate

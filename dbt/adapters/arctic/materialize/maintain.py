@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -17,12 +19,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import refreshed, upkeep_warning
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
-from dbt.adapters.arctic.messages import message_of
 from dbt.adapters.arctic.relations.constraints import warn_of_others
 
 if TYPE_CHECKING:
@@ -113,47 +114,30 @@ def run(
     `readers` tells which models may read a table; what they have yet to read does not expire after the run.
     """
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    planner = RefreshPlanner(model, reader, request, pins=_pins(get_invocation_id()))
-    planned = planner.plan()
-    unchanged = planner.unchanged(planned)
-    if unchanged is not None:
-        return response(unchanged)
-    from arctic_runtime.spark.maintenance.compaction import compact_if_due
-    from arctic_runtime.spark.maintenance.expiry import expire_if_due
-    from arctic_runtime.spark.refresh.run import Refresh
-
-    refresh = Refresh(planner, session)
-    outcome = refresh.run(planned)
-    if outcome.mode == "unchanged":
-        return response(outcome)
-    table = refresh.table
-    failures = _upkeep(
-        model,
-        {"compaction": lambda: compact_if_due(table), "expiry": lambda: expire_if_due(table, readers(model.table))},
-    )
-    return response(replace(outcome, timings=table.timings.seconds()), failures)
-
-
-def _upkeep(model: Model, parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
-    """Upkeep after a run, whose rows are committed whatever becomes of it: a part that fails is a warning."""
-    failures: dict[str, str] = {}
-    for part, action in parts.items():
-        try:
-            action()
-        except Exception as error:
-            failures[part] = message_of(spark_ended(error) or error)
-            logger.warning(
-                f"{model.table}: the rows of this run are committed, but the {part} after it failed.\n"
-                f"  found: {failures[part]}\n"
-                "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"
-            )
-    return failures
+    planner = RefreshPlanner(model, reader, request, pins=_GIVEN_PINS.get() or _pins(get_invocation_id()))
+    done = refreshed(planner, planner.plan(), session, readers)
+    for part, message in done.failures.items():
+        logger.warning(upkeep_warning(model.table, part, message))
+    return response(done.outcome, done.failures)
 
 
 @functools.lru_cache(maxsize=1)
 def _pins(_invocation: str) -> PinnedSnapshots:
     """What the models of one invocation of dbt share."""
     return PinnedSnapshots()
+
+
+_GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", default=None)
+
+
+@contextmanager
+def pinned(pins: PinnedSnapshots) -> Iterator[None]:
+    """While this lasts, runs in this thread read these versions of sources, and not those of their invocation."""
+    token = _GIVEN_PINS.set(pins)
+    try:
+        yield
+    finally:
+        _GIVEN_PINS.reset(token)
 
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:

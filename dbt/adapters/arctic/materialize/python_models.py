@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.spark.engine.messages import message_of
 from arctic_runtime.spark.engine.statement import name, statement
-from dbt.adapters.arctic.messages import message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt.adapters.arctic.messages import message_of
+from arctic_runtime.spark.engine.messages import message_of
 
 NOT_FOUND = (
     "[TABLE_OR_VIEW_NOT_FOUND] The table `a` cannot be found. SQLSTATE: 42P01; line 1 pos 14;\n"

@@ -1,0 +1,74 @@
+"""A model's refresh as all who run models do it: its rows, and then the upkeep that is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.refresh.planning import Outcome, PlannedRefresh, RefreshPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Readers = Callable[[TableName], Iterable[TableName]]
+"""The models that may read a table; what they have yet to read does not expire."""
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh did. `failures` are messages of upkeep after it that failed, by its part."""
+
+    outcome: Outcome
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_changed(self) -> bool:
+        return self.outcome.mode != "unchanged"
+
+
+def refreshed(
+    planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession], readers: Readers
+) -> Refreshed:
+    """Does what was planned a moment ago; starts Spark only where there is something to do. Raises as `Refresh.run`."""
+    unchanged = planner.unchanged(planned)
+    if unchanged is not None:
+        return Refreshed(unchanged)
+    from arctic_runtime.spark.maintenance.compaction import compact_if_due
+    from arctic_runtime.spark.maintenance.expiry import expire_if_due
+    from arctic_runtime.spark.refresh.run import Refresh
+
+    refresh = Refresh(planner, session)
+    outcome = refresh.run(planned)
+    if outcome.mode == "unchanged":
+        return Refreshed(outcome)
+    table = refresh.table
+    failures = _upkeep(
+        {
+            "compaction": lambda: compact_if_due(table),
+            "expiry": lambda: expire_if_due(table, readers(table.model.table)),
+        }
+    )
+    return Refreshed(replace(outcome, timings=table.timings.seconds()), failures)
+
+
+def _upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
+    """Upkeep after a run, whose rows are committed whatever becomes of it."""
+    failures: dict[str, str] = {}
+    for part, action in parts.items():
+        try:
+            action()
+        except Exception as error:
+            failures[part] = message_of(spark_ended(error) or error)
+    return failures
+
+
+def upkeep_warning(table: TableName, part: str, message: str) -> str:
+    """What to tell of upkeep that failed."""
+    return (
+        f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"
+        "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"
+    )

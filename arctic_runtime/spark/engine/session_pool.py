@@ -1,0 +1,118 @@
+"""Spark sessions of this process: one Spark per profile, one session per connection or refresh in use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.engine.statement import name, statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SessionPool:
+    """Lends isolated sessions of one Spark, which the first loan starts.
+
+    A session that nobody used for long is not lent again: a server forgets it.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.environment = SparkEnvironment(profile)
+        self._idle: list[tuple[SparkSession, float]] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> SparkSession:
+        oldest = time.monotonic() - self.environment.profile.thresholds.engine.session_idle_seconds
+        with self._lock:
+            if not self.environment.started:
+                self._idle.clear()
+            while self._idle:
+                session, since = self._idle.pop()
+                if since >= oldest:
+                    return session
+                self.discard(session)
+        return self.environment.session()
+
+    def give_back(self, session: SparkSession) -> None:
+        """The session is lent again, so it must have no temporary views and no settings of its borrower."""
+        with self._lock:
+            self._idle.append((session, time.monotonic()))
+
+    def discard(self, session: SparkSession) -> None:
+        """For a session that has kept something of its borrower."""
+        self.environment.discard(session)
+
+
+class LentSession:
+    """A session of a pool for one thread, taken when it is first asked for."""
+
+    def __init__(self, pool: SessionPool) -> None:
+        self._pool = pool
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        if self._session is None:
+            self._session = self._pool.take()
+        return self._session
+
+    def end(self, failed: bool) -> None:
+        """Gives the session back without its temporary views, or lets it go after a failure."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            if not failed:
+                drop_temporary_views(session)
+        except Exception:
+            # What was done in the session is done; only its next borrower would be affected.
+            failed = True
+        if failed:
+            self._pool.discard(session)
+        else:
+            self._pool.give_back(session)
+
+
+@contextmanager
+def lent(pool: SessionPool) -> Iterator[LentSession]:
+    """A session for as long as this lasts."""
+    session = LentSession(pool)
+    try:
+        yield session
+    except BaseException:
+        session.end(failed=True)
+        raise
+    session.end(failed=False)
+
+
+def drop_temporary_views(session: SparkSession) -> None:
+    for view in session.sql("SHOW VIEWS IN spark_catalog.default").collect():
+        if view.isTemporary and not view.namespace:
+            session.sql(str(statement("DROP VIEW {view}", view=name(view.viewName))))
+
+
+_pools: list[SessionPool] = []
+_pools_lock = threading.Lock()
+
+
+def pool_of(profile: Profile) -> SessionPool:
+    """The process-wide pool of a profile; making one starts nothing."""
+    with _pools_lock:
+        for pool in _pools:
+            if pool.environment.profile == profile:
+                return pool
+        _pools.append(SessionPool(profile))
+        return _pools[-1]
+
+
+def stop_all() -> None:
+    """Stops every Spark of this process."""
+    with _pools_lock:
+        for pool in _pools:
+            pool.environment.stop()
+        _pools.clear()
