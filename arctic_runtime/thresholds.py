@@ -327,8 +327,31 @@ class IngestThresholds:
 
 
 @dataclass(frozen=True)
+class ServiceThresholds:
+    """Following models."""
+
+    poll_seconds: float = 1.0
+    """The time between two looks at where tables stand."""
+
+    look_share: float = 0.2
+    """Looks take at most this share of the time: where one takes long, as over many tables, the next one waits."""
+
+    project_poll_seconds: float = 2.0
+    """The time between two looks at the files of the project."""
+
+    retry_seconds: float = 1.0
+    """The pause after a model's first failure; each further one in a row doubles it."""
+
+    retry_doublings: int = 8
+    """How often it is doubled at most: pauses grow up to four minutes."""
+
+
+@dataclass(frozen=True)
 class EngineThresholds:
     """Starting, reaching and stopping Spark."""
+
+    session_idle_seconds: float = 600.0
+    """A session that was not used for longer is not used again: a server forgets it after an hour."""
 
     parallel_actions: int = 4
     """Actions that one run performs at the same time."""
@@ -476,6 +499,7 @@ class Thresholds:
     commits: CommitThresholds = CommitThresholds()
     reports: ReportThresholds = ReportThresholds()
     ingest: IngestThresholds = IngestThresholds()
+    service: ServiceThresholds = ServiceThresholds()
     engine: EngineThresholds = EngineThresholds()
     debezium: DebeziumThresholds = DebeziumThresholds()
     transports: TransportThresholds = TransportThresholds()

@@ -3,6 +3,7 @@
 __all__ = [
     "embedded_warehouse",
     "foreign_types",
+    "heads",
     "lookup",
     "manifests",
     "metered_io",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -230,6 +230,34 @@ class CatalogReader:
         return self._ask(
             f"look for view {namespace}.{name}", lambda: self._metadata_location(namespace, name, ("VIEW",))
         )
+
+    def metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
+        """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment.
+
+        None where the catalog tells that only of one relation after the other.
+        """
+        if not self._is_sql:
+            return None
+        return self._ask("look where tables stand", lambda: self._metadata_files_of_sql(tuple(namespaces)))
+
+    def _metadata_files_of_sql(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
+        from pyiceberg.catalog.sql import IcebergTables as Tables
+        from sqlalchemy import select
+
+        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
+            Tables.catalog_name == self.profile.catalog, Tables.table_namespace.in_(namespaces)
+        )
+        with self._sql_engine().connect() as connection:
+            return {
+                (namespace, name): (_KINDS.get(kind or "TABLE", "other"), str(location))
+                for namespace, name, kind, location in connection.execute(query)
+            }
+
+    def view_version(self, namespace: str, name: str) -> str:
+        """What a view is now, in a text that is another one after each replacement; raises as `load_view`."""
+        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._view_metadata(namespace, name))
+        times = [entry.timestamp_ms for entry in metadata.version_log]
+        return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
 
     def _view_metadata_of_sql(self, namespace: str, name: str) -> ViewMetadata:
         from pyiceberg.exceptions import NoSuchViewError

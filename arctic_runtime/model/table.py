@@ -96,6 +96,8 @@ class ModelConfig:
     on_configuration_change: OnConfigurationChange = "apply"
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
+    target_lag: int = 0
+    """Seconds for which the rows may be old where `arctic run` follows the model."""
     nodes: int | None = None
     target_file_bytes: int = 128 * 1024 * 1024
     node_bytes: int = 256 * 1024 * 1024

@@ -26,7 +26,7 @@ from arctic_runtime.plan.config_readers import (
     read_transforms,
     reader_of,
 )
-from arctic_runtime.plan.maintenance_settings import read_compaction, read_retention
+from arctic_runtime.plan.maintenance_settings import read_compaction, read_lag, read_retention
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,16 @@ CONFIGURATION = (
         "`{versions: 5d}`",
         "how long versions and change rows are kept: [below](#compaction-and-retention)",
         read=read_retention,
+    ),
+    ConfigKey(
+        "target_lag",
+        "time, such as `30s`, `5m`, `1h`",
+        "`0s`",
+        (
+            "how old rows may be while [`arctic run`](live.md#how-fresh-tables-are) follows the model; `dbt run` does "
+            "not look at it"
+        ),
+        read=read_lag,
     ),
     ConfigKey(
         "nodes",

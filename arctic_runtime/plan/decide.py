@@ -68,6 +68,10 @@ class Request:
     session: str | None = None
 
 
+COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})
+"""Reasons for which each run computes everything, whether something has changed or not."""
+
+
 def decide(
     model: Model, state: TableState, upstreams: Upstreams, request: Request, thresholds: Thresholds = SHIPPED
 ) -> Decision:

@@ -1,4 +1,4 @@
-"""Reading `compaction` and `retention` of a model's configuration."""
+"""Reading `compaction`, `retention` and `target_lag` of a model's configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import VERSIONS_SECONDS, Compaction, Retention
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LAG = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def read_compaction(key: str, value: Any) -> Compaction:
@@ -66,5 +67,15 @@ def read_age(key: str, value: Any) -> int:
     if match is None or int(match["number"]) == 0:
         raise ConfigError(
             f"`{key}` must be an age in minutes, hours, days or weeks, such as 90m, 12h, 5d, 2w; found {value!r}"
+        )
+    return int(match["number"]) * _SECONDS[match["unit"]]
+
+
+def read_lag(key: str, value: Any) -> int:
+    """The seconds of a lag such as `30s` or `5m`, 0 among them; raises ConfigError."""
+    match = _LAG.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(
+            f"`{key}` must be a time in seconds, minutes, hours or days, such as 30s, 5m, 1h, 1d; found {value!r}"
         )
     return int(match["number"]) * _SECONDS[match["unit"]]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from arctic_runtime.catalog.heads import observe_heads
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
@@ -49,8 +50,15 @@ def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest:
     per = rest.model("per", "select customer, sum(amount) as n from {orders} group by customer", primary_key="customer")
     rest.append_v2("landed", [(1, "a", 10), (2, "b", 20)], ORDERS)
     assert [rest.run(m).mode for m in (model, per)] == ["create", "create"]
+    looked_at = [rest.table(name) for name in ("orders", "orders__changes", "landed", "absent")]
+    before = observe_heads(rest.reader, looked_at)
+    assert before == observe_heads(rest.reader, looked_at)
+    assert before.heads.keys() == set(looked_at[:3])
+    assert before.views == ({model.table} if merge == "on_read" else set())
     rest.append_v2("landed", [(3, "a", 5)], ORDERS)
     assert [rest.run(m).mode for m in (model, per)] == ["incremental", "incremental"]
+    after = observe_heads(rest.reader, looked_at).heads
+    assert all(after[of] != before.heads[of] for of in looked_at[:3])
     assert [rest.run(m, refuse).mode for m in (model, per)] == ["unchanged", "unchanged"]
     assert rest.rows(model) == [(1, "a", 10), (2, "b", 20), (3, "a", 5)]
     assert rest.rows(per) == [("a", 15), ("b", 20)]

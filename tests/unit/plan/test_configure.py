@@ -39,6 +39,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "on_configuration_change": (KEY, "continue"),
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
+    "target_lag": (KEY, "30s"),
     "nodes": (KEY, 8),
     "target_file_bytes": (KEY, 2**20),
     "node_bytes": (KEY, "64 MiB"),

@@ -84,3 +84,14 @@ def test_retention_may_keep_a_number_of_versions_with_an_age_or_without() -> Non
     assert Retention().age_seconds is None
     with pytest.raises(ConfigError, match=r"`retention\.retain_last` must be a whole number of at least 1; found 0"):
         configured(retention={"retain_last": 0})
+
+
+@pytest.mark.parametrize(("lag", "seconds"), [("0s", 0), ("30s", 30), (" 5 m ", 300), ("1h", 3600), ("1d", 86_400)])
+def test_a_lag_is_a_time(lag: str, seconds: int) -> None:
+    assert configured(target_lag=lag).target_lag == seconds
+
+
+@pytest.mark.parametrize("lag", [30, "30", "soon", "1w"])
+def test_another_lag_is_refused(lag: Any) -> None:
+    with pytest.raises(ConfigError, match=r"`target_lag` must be a time in seconds, minutes, hours or days"):
+        configured(target_lag=lag)

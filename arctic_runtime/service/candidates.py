@@ -1,0 +1,43 @@
+"""The models of a group as a pass finds them: what has news, and what may wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.graph import ModelGraph
+from arctic_runtime.service.records import FollowedTables, Heads, Record
+from arctic_runtime.service.refresh_pass import Candidate
+
+
+def candidates(
+    graph: ModelGraph,
+    models: Sequence[TableName],
+    records: Mapping[TableName, Record],
+    tables: Mapping[TableName, FollowedTables],
+    heads: Heads,
+    now: float,
+    lags: Mapping[TableName, float],
+) -> dict[TableName, Candidate]:
+    """Each model of a group at a moment; `lags` are the seconds for which its rows may be old.
+
+    A delayed model is refreshed earlier where a model below it, whose other tables have moved on, has waited for it as
+    long as the longest lag above says: else two lags that never fall together would hold that one back for ever.
+    """
+    failing = frozenset(model for model in models if records[model].failures)
+    pulled = {
+        above
+        for model in models
+        if (companions := graph.companions[model])
+        and not failing & {model, *graph.origins[model]}
+        and records[model].is_due(now, max(lags[of] for of in (*companions, model)))
+        for above in companions
+    }
+    return {
+        model: Candidate(
+            records[model].news(tables[model], heads, now, lags[model]),
+            records[model].is_paused(now),
+            model not in pulled and records[model].is_delayed(now, lags[model]),
+        )
+        for model in models
+    }

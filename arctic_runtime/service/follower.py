@@ -1,0 +1,365 @@
+"""Following models: whoever has something new is refreshed, side by side, once or for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import current_thread
+from typing import Protocol
+
+from typing_extensions import Self
+
+from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.observe import observe_readable, observe_source, view_sql
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.candidates import candidates
+from arctic_runtime.service.graph import NOTHING, ModelGraph
+from arctic_runtime.service.readings import FollowedModel, Readings, relations_of
+from arctic_runtime.service.records import Heads, Record, pause_after
+from arctic_runtime.service.refresh_pass import Candidate, Ended, Pass, Start
+from arctic_runtime.service.task import Done, RefreshModel, Report, Status, Task
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
+
+
+class Project(Protocol):
+    """Where the models come from, and whether that has changed."""
+
+    def changed(self) -> bool:
+        """Whether files of the project are others than when it was last loaded; cheap."""
+
+    def load(self) -> Sequence[FollowedModel] | None:
+        """The models as the project has them now; None where it can't be used, which the user has been told."""
+
+
+@dataclass
+class _GroupPass:
+    """A pass under way over the models of a group, and the cut of the sources that it reads."""
+
+    progress: Pass
+    heads: Heads
+    pins: PinnedSnapshots
+    has_conflicts: bool = False
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a refresh, as its thread tells it."""
+
+    group: int
+    start: Start
+    seen: Heads
+    began: float
+    report: Report
+    error: Exception | None = None
+
+
+class Follower:
+    """Keeps models up to date: looks where tables stand, plans only what may have something new, and refreshes that.
+
+    Models that depend on one another are refreshed in passes. All of a pass read one state of the sources, so no model
+    ever shows two. A model that fails holds back those below it, and is tried again after a pause. All that is known
+    here may be lost, since the tables hold the state. `refresh` is called in threads of its own, which `prepare`
+    readies; `report` and `warn` are called in the thread that runs the follower.
+    """
+
+    def __init__(
+        self,
+        reader: CatalogReader,
+        refresh: RefreshModel,
+        report: Callable[[Report], None],
+        threads: int,
+        warn: Callable[[str], None] = lambda _: None,
+        prepare: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader = reader
+        self._refresh = refresh
+        self._report = report
+        self._warn = warn
+        self._clock = clock
+        self._thresholds = reader.thresholds.service
+        self._workers = ThreadPoolExecutor(threads, "refresh", prepare)
+        self._events: SimpleQueue[_End | None] = SimpleQueue()
+        self._records: dict[TableName, Record] = {}
+        self._models: dict[TableName, FollowedModel] = {}
+        self._passes: dict[int, _GroupPass] = {}
+        self._stopping = False
+        self._fatal: SparkEnded | None = None
+        self._looks_failed = 0
+        self._look_at = self._check_at = 0.0
+        self.follow(())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the threads, when the refreshes under way are done."""
+        self._workers.shutdown()
+
+    def follow(self, models: Sequence[FollowedModel]) -> None:
+        """Follows these models from now on; one that is new or has changed is planned once. No pass may be under way.
+
+        Raises ConfigError where they read each other in a circle.
+        """
+        readings = Readings(models, partial(view_sql, self._reader))
+        self._arrange(readings)
+        kept = {of.table for of in models if self._models.get(of.table) == of}
+        self._records = {of.table: self._records[of.table] if of.table in kept else Record() for of in models}
+        self._models = {of.table: of for of in models}
+        self._lags = {of.table: float(of.model.config.target_lag) for of in models}
+
+    def run_once(self) -> None:
+        """Brings every model up to date with the sources as they are now, whatever lags are allowed.
+
+        Where other writers were faster, that is tried again. Raises CatalogError where the catalog does not answer, and
+        SparkEnded where Spark is gone.
+        """
+        lags = dict.fromkeys(self._models, 0.0)
+        heads = self._look()
+        self._arrange(self._readings)
+        waiting: Iterable[int] = range(len(self._groups))
+        for _ in range(self._reader.thresholds.commits.attempts):
+            begun = [found for group in waiting if (found := self._begin(group, heads, lags)) is not None]
+            self._drain()
+            if self._fatal is not None:
+                raise self._fatal
+            waiting = [group for group, found in begun if found.has_conflicts]
+            if not waiting or self._stopping:
+                return
+            heads = self._look()
+
+    def run(self, project: Project | None = None) -> None:
+        """Follows the models until `stop`, and the files of the project where one is given.
+
+        Raises SparkEnded where Spark is gone.
+        """
+        while not self._stopping and self._fatal is None:
+            begun = self._clock()
+            if project is not None and begun >= self._check_at:
+                self._check_at = begun + self._thresholds.project_poll_seconds
+                self._reload(project)
+            if begun >= self._look_at:
+                self._poll()
+            self._handle(begun + self._thresholds.poll_seconds)
+        self._cut_short()
+        self._drain()
+        if self._fatal is not None:
+            raise self._fatal
+
+    def wake(self) -> None:
+        """Ends the pause before the next look; can be called from any thread."""
+        self._events.put(None)
+
+    def stop(self) -> None:
+        """Ends the follower when the refreshes under way are done; can be called from any thread or signal handler."""
+        self._stopping = True
+        self.wake()
+
+    # Models, and where their tables stand
+
+    def _arrange(self, readings: Readings) -> None:
+        """Puts the models into order, by what is known of their reading."""
+        self._graph = ModelGraph({model: reading.tables for model, reading in readings.of.items()})
+        self._groups = self._graph.groups()
+        self._tables = {model: reading.followed(model) for model, reading in readings.of.items()}
+        self._readings = readings
+        self._relations = readings.relations()
+        self._is_arranged = True
+
+    def _look(self) -> Heads:
+        """Where all relations stand that count, views looked into."""
+        found = observe_heads(self._reader, self._relations)
+        while self._readings.resolve(found.heads, found.views):
+            self._is_arranged = False
+            self._relations = self._readings.relations()
+            found = observe_heads(self._reader, self._relations)
+        return found.heads
+
+    def _poll(self) -> None:
+        """Starts a pass over each group that may have something new and has none under way."""
+        began = self._clock()
+        try:
+            heads = self._look()
+        except CatalogError as error:
+            self._looks_failed += 1
+            pause = pause_after(self._looks_failed, self._thresholds)
+            self._look_at = self._clock() + pause
+            self._warn(f"{error}\n  tried again in {pause:.0f} s")
+            return
+        self._looks_failed = 0
+        self._look_at = began + (self._clock() - began) / self._thresholds.look_share
+        if not self._is_arranged:
+            if self._passes:
+                return
+            self._arrange(self._readings)
+        for group in range(len(self._groups)):
+            if group not in self._passes:
+                self._begin(group, heads, self._lags)
+
+    def _reload(self, project: Project) -> None:
+        if not project.changed():
+            return
+        self._cut_short()
+        self._drain()
+        models = None if self._stopping else project.load()
+        if models is not None:
+            try:
+                self.follow(models)
+            except ConfigError as error:
+                self._warn(str(error))
+
+    # Passes
+
+    def _begin(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
+        """Starts a pass over a group; None where there is nothing to start."""
+        models = self._groups[group]
+        found = candidates(self._graph, models, self._records, self._tables, heads, self._clock(), lags)
+        progress = Pass(self._graph, models, found)
+        starts = progress.take()
+        if not starts:
+            return None
+        begun = _GroupPass(progress, heads, PinnedSnapshots())
+        self._pin_sources(found, begun.pins)
+        self._passes[group] = begun
+        self._submit(group, starts)
+        return group, begun
+
+    def _pin_sources(self, found: Mapping[TableName, Candidate], pins: PinnedSnapshots) -> None:
+        """Takes note of the versions of all sources that models of the pass may read, before any of them does."""
+        moved = {model for model, of in found.items() if of.news == "reads"}
+        readers = moved | self._graph.below(moved)
+        of_events = {model for model in readers if self._models[model].model.config.input == "changes"}
+        of_rows = NOTHING.union(*(self._graph.reads[model] for model in readers - of_events))
+        for source in NOTHING.union(*(self._graph.reads[model] for model in readers)) - self._models.keys():
+            observe = observe_readable if source in of_rows else observe_source
+            with suppress(ArcticError):  # Raised again, as the failure of each model that reads it.
+                pins.first(source, partial(observe, self._reader, source))
+
+    def _submit(self, group: int, starts: Sequence[Start]) -> None:
+        begun = self._passes[group]
+        for start in starts:
+            record = self._records[start.model]
+            is_known = record.seen is not None and not record.failures
+            task = Task(self._models[start.model], begun.pins, start.has_news, is_known)
+            self._workers.submit(self._work, group, begun.heads, start, task)
+
+    def _work(self, group: int, heads: Heads, start: Start, task: Task) -> None:
+        """Refreshes a model in this thread, and tells the follower how that ended."""
+        began, at = self._clock(), datetime.now(timezone.utc)
+        seen: Heads = {}
+        done: Done | None = None
+        failure: Exception | None = None
+        try:
+            seen = self._seen(start.model, heads)
+            done = self._refresh(task)
+        except Exception as error:
+            failure = _cause(error)
+        report = Report(
+            task.followed,
+            _status(done, failure),
+            at,
+            self._clock() - began,
+            done,
+            "" if failure is None else _message(failure),
+            thread=current_thread().name,
+        )
+        self._events.put(_End(group, start, seen, began, report, failure))
+
+    def _seen(self, model: TableName, heads: Heads) -> Heads:
+        """The heads that a model's refresh reads: its pass's, and of models above those that they have now."""
+        tables = self._tables[model]
+        above = {relation for upstream in self._graph.upstreams[model] for relation in relations_of(upstream)}
+        now = observe_heads(self._reader, above).heads if above else {}
+        read = {relation: (now if relation in above else heads).get(relation) for relation in tables.reads}
+        own = {relation: heads.get(relation) for relation in tables.own}
+        return {relation: head for relation, head in {**read, **own}.items() if head is not None}
+
+    def _handle(self, until: float) -> None:
+        """Handles the ends of refreshes until then, or until somebody wakes the follower."""
+        while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
+            try:
+                event = self._events.get(timeout=left)
+            except Empty:
+                return
+            if event is None:
+                self._look_at = 0.0
+                return
+            self._settle(event)
+
+    def _drain(self) -> None:
+        """Waits until no pass is under way."""
+        while self._passes:
+            event = self._events.get()
+            if event is not None:
+                self._settle(event)
+            if self._stopping or self._fatal is not None:
+                self._cut_short()
+
+    def _cut_short(self) -> None:
+        """Lets no further model of the passes under way start."""
+        for group, begun in list(self._passes.items()):
+            begun.progress.cut_short()
+            self._close_if_over(group, begun)
+
+    def _settle(self, end: _End) -> None:
+        model, begun = end.start.model, self._passes[end.group]
+        begun.progress.end(model, _ended(end.report))
+        begun.has_conflicts |= end.report.status == "conflict"
+        report = end.report
+        if report.done is not None:
+            self._records[model] = self._record_after(end, report.done, begun.progress.is_complete(model))
+        elif isinstance(end.error, SparkEnded):
+            self._fatal = end.error
+        elif report.status == "failed":
+            self._records[model] = self._records[model].failed(self._clock(), self._thresholds)
+            report = replace(report, retry_seconds=pause_after(self._records[model].failures, self._thresholds))
+        self._report(report)
+        self._submit(end.group, begun.progress.take())
+        self._close_if_over(end.group, begun)
+
+    def _record_after(self, end: _End, done: Done, is_complete: bool) -> Record:
+        record = self._records[end.start.model]
+        if not end.start.has_news:
+            return record.confirmed(end.seen, done.is_recomputed)
+        return record.succeeded(end.seen, end.began, done.is_recomputed, is_complete)
+
+    def _close_if_over(self, group: int, begun: _GroupPass) -> None:
+        if begun.progress.is_over and group in self._passes:
+            del self._passes[group]
+            for model, cause in begun.progress.held.items():
+                self._report(Report(self._models[model], "skipped", datetime.now(timezone.utc), held_by=cause))
+
+
+def _status(done: Done | None, failure: Exception | None) -> Status:
+    if done is not None:
+        return "refreshed" if done.refreshed.is_changed else "unchanged"
+    return "conflict" if isinstance(failure, CommitConflict) else "failed"
+
+
+def _ended(report: Report) -> Ended:
+    ends: Mapping[Status, Ended] = {"refreshed": "changed", "unchanged": "unchanged", "conflict": "conflict"}
+    return ends.get(report.status, "failed")
+
+
+def _cause(error: Exception) -> Exception:
+    """Why a refresh failed: Spark's end, where that is behind it."""
+    with suppress(Exception):
+        return spark_ended(error) or error
+    return error
+
+
+def _message(error: Exception) -> str:
+    return str(error) if isinstance(error, ArcticError) else message_of(error)

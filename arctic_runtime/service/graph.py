@@ -1,0 +1,94 @@
+"""Which model reads which: the order of refreshes, and what depends on what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+
+Tables = frozenset[TableName]
+NOTHING: Tables = frozenset()
+
+
+class ModelGraph:
+    """Models by the tables that they read, directly or through views: those of other models, and sources.
+
+    Raises ConfigError where models read each other in a circle. A model that reads its own table does not.
+    """
+
+    def __init__(self, reads: Mapping[TableName, Collection[TableName]]) -> None:
+        self.reads: Mapping[TableName, Tables] = {model: frozenset(of) - {model} for model, of in reads.items()}
+        self.upstreams: Mapping[TableName, Tables] = {
+            model: frozenset(of & reads.keys()) for model, of in self.reads.items()
+        }
+        self.order: tuple[TableName, ...] = self._ordered()
+
+    def _ordered(self) -> tuple[TableName, ...]:
+        named = {model: sorted(self.upstreams[model]) for model in sorted(self.upstreams)}
+        try:
+            return tuple(TopologicalSorter(named).static_order())
+        except CycleError as error:
+            circle = " → ".join(str(model) for model in error.args[1])
+            raise ConfigError(
+                f"models read each other in a circle, so there is no order in which to refresh them.\n"
+                f"  found: {circle}\n  what to do: let one of them read another table"
+            ) from error
+
+    @cached_property
+    def origins(self) -> Mapping[TableName, Tables]:
+        """Model → every table that its rows come from, however many models lie in between, those models among them."""
+        found: dict[TableName, Tables] = {}
+        for model in self.order:
+            found[model] = self.reads[model].union(*(found[upstream] for upstream in self.upstreams[model]))
+        return found
+
+    @cached_property
+    def shared(self) -> Mapping[TableName, Tables]:
+        """Model → the origins whose rows come to it over several of the tables that it reads."""
+        return {model: frozenset(self._over_several(model)) for model in self.order}
+
+    def _over_several(self, model: TableName) -> Iterator[TableName]:
+        ways = Counter(origin for table in self.reads[model] for origin in {table, *self.origins.get(table, NOTHING)})
+        return (origin for origin, count in ways.items() if count > 1)
+
+    @cached_property
+    def companions(self) -> Mapping[TableName, Tables]:
+        """Model → the models above it over which it gets such rows: they must show the same state of an origin."""
+        return {
+            model: frozenset(above for above in self.origins[model] & self.reads.keys() if self._brings(above, model))
+            for model in self.order
+        }
+
+    def _brings(self, above: TableName, model: TableName) -> bool:
+        return bool(self.shared[model] & self.origins[above])
+
+    def below(self, models: Iterable[TableName]) -> Tables:
+        """The models whose rows come from these models, without them."""
+        given = frozenset(models)
+        return frozenset(model for model in self.order if self.origins[model] & given) - given
+
+    def groups(self) -> tuple[tuple[TableName, ...], ...]:
+        """Models that depend on one another, however far; each group in the order of refreshes."""
+        members = {model: {model} for model in self.order}
+        for model, upstreams in self.upstreams.items():
+            for upstream in upstreams:
+                _join(members, model, upstream)
+        return tuple(tuple(model for model in self.order if model in group) for group in _distinct(members.values()))
+
+
+def _join(members: dict[TableName, set[TableName]], one: TableName, other: TableName) -> None:
+    if members[one] is not members[other]:
+        joined = members[one] | members[other]
+        members.update(dict.fromkeys(joined, joined))
+
+
+def _distinct(sets: Iterable[set[TableName]]) -> Iterator[set[TableName]]:
+    seen: set[int] = set()
+    for found in sets:
+        if id(found) not in seen:
+            seen.add(id(found))
+            yield found

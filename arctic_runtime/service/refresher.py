@@ -1,0 +1,60 @@
+"""Refreshing a followed model by the runtime alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.step import Reason
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Readers, refreshed
+from arctic_runtime.plan.decide import COMPUTED_EACH_TIME, Decision
+from arctic_runtime.service.task import Done, Task
+from arctic_runtime.spark.engine.jobs import describe_jobs
+from arctic_runtime.spark.engine.session_pool import SessionPool, lent
+from arctic_runtime.spark.refresh.planning import PlannedRefresh, RefreshPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Refresher:
+    """Plans a refresh without Spark, and performs it in a session that no other thread uses meanwhile."""
+
+    def __init__(self, reader: CatalogReader, pool: SessionPool, readers: Readers) -> None:
+        self._reader = reader
+        self._pool = pool
+        self._readers = readers
+
+    def __call__(self, task: Task) -> Done:
+        planner = self.planner(task, task.followed.model)
+        return self.perform(task, planner, planned_for(task, planner))
+
+    def planner(self, task: Task, model: Model) -> RefreshPlanner:
+        return RefreshPlanner(model, self._reader, pins=task.pins)
+
+    def perform(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
+        """Does what was planned, and then the upkeep that is due."""
+        with lent(self._pool) as take:
+
+            def session() -> SparkSession:
+                spark = take()
+                describe_jobs(spark, f"arctic run: {task.followed.name}")
+                return spark
+
+            found = refreshed(planner, planned, session, self._readers)
+        return Done(found, planned.decision.reason in COMPUTED_EACH_TIME)
+
+
+NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
+"""Reasons for which a query may have another result although nothing else moved: that would never end."""
+
+
+def planned_for(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
+    """What a run would do, but that without news nothing is computed for a reason that never goes away."""
+    planned = planner.plan()
+    decision = planned.decision
+    if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:
+        return replace(planned, decision=Decision("unchanged", decision.reason, decision.windows))
+    return planned
