@@ -54,7 +54,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     """
     from dbt.cli.main import dbtRunner
 
-    manifest = _manifest(project_dir, profiles_dir, target)
+    manifest = parsed_manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
         command = ["compile", "--select", "config.materialized:arctic", "--target-path", scratch]
         outcome: Any = dbtRunner(manifest=manifest).invoke(
@@ -72,7 +72,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
     """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
-    manifest = _manifest(project_dir, profiles_dir, target)
+    manifest = parsed_manifest(project_dir, profiles_dir, target)
     return Project(_profile(project_dir, target), (), ingest_sources(manifest))
 
 
@@ -89,7 +89,7 @@ def _where(project_dir: Path, profiles_dir: Path | None, target: str | None) -> 
     ]
 
 
-def _manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
+def parsed_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
     """The project as dbt parses it; nothing is written, since sources may hold secrets."""
     from dbt.cli.main import dbtRunner
 
@@ -123,9 +123,13 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 def _parsed(project_dir: Path) -> Path | None:
     """What dbt remembers of the project since it last parsed it, from where it keeps that; None where it does not."""
-    folder = project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _target_path(project_dir))
-    file = folder / "partial_parse.msgpack"
+    file = target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
+
+
+def target_folder(project_dir: Path) -> Path:
+    """Where dbt writes what it tells of its runs."""
+    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _target_path(project_dir))
 
 
 def _target_path(project_dir: Path) -> str:

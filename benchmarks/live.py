@@ -1,0 +1,82 @@
+"""What following models costs where nothing is new."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.profile import Profile
+from arctic_runtime.service.follower import Follower
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.refresher import Refresher
+from arctic_runtime.service.task import Report
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from arctic_runtime.spark.engine.statement import name, number, statement
+from benchmarks.measure import Measurement
+
+SOURCES, FIRST, SECOND, THIRD = 5, 20, 40, 40
+MOST_SECONDS = 0.3
+LOOKS = 20
+
+
+def measure() -> list[Measurement]:
+    """Seconds of the processor for one look over a hundred models that are up to date."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
+        pool = SessionPool(Profile.embedded(Path(folder) / "warehouse"))
+        reader = CatalogReader(pool.environment.profile)
+        _make_sources(pool)
+        failed: list[Report] = []
+
+        def report(of: Report) -> None:
+            if of.error:
+                failed.append(of)
+
+        with Follower(reader, Refresher(reader, pool, lambda _: ()), report, threads=2) as follower:
+            follower.follow(models := list(_models()))
+            follower.run_once()
+            follower.run_once()
+            if failed:
+                raise RuntimeError(failed[0].error)
+            spent = [_processor_seconds(follower) for _ in range(LOOKS)]
+    print(f"  {len(models)} models: {statistics.median(spent):.4f} s a look, {max(spent):.4f} at most", flush=True)
+    label = f"a look over {len(models)} models with nothing new"
+    return [Measurement(label, statistics.median(spent), "s", MOST_SECONDS, False, {"looks": spent})]
+
+
+def _processor_seconds(follower: Follower) -> float:
+    before = time.process_time()
+    follower.run_once()
+    return time.process_time() - before
+
+
+def _make_sources(pool: SessionPool) -> None:
+    spark = pool.take()
+    spark.sql("create namespace if not exists lake.shop").collect()
+    for n in range(SOURCES):
+        sql = "create table {table} using iceberg as select id, id % 7 as grp, id * {factor} as v from range(1000)"
+        spark.sql(str(statement(sql, table=name("lake", "shop", f"s{n}"), factor=number(n + 1)))).collect()
+    pool.give_back(spark)
+
+
+def _models() -> Iterator[FollowedModel]:
+    """Copies of sources, joins of two of these, and sums of the joins; every second one merged on read."""
+    for n in range(FIRST):
+        yield _model(f"a{n}", f"select id, grp, v from lake.shop.s{n % SOURCES} where id % {FIRST} <> {n}", "id", n)
+    for n in range(SECOND):
+        left, right = n % FIRST, (n + 1) % FIRST
+        sql = f"select l.id, l.grp, l.v + r.v as v from lake.shop.a{left} l join lake.shop.a{right} r on l.id = r.id"
+        yield _model(f"b{n}", sql, "id", n)
+    for n in range(THIRD):
+        yield _model(f"c{n}", f"select grp, sum(v) as v, count(*) as n from lake.shop.b{n} group by grp", "grp", n)
+
+
+def _model(table: str, sql: str, key: str, n: int) -> FollowedModel:
+    config = configure({"primary_key": key, "merge": "on_read" if n % 2 else "on_write"}, table)
+    return FollowedModel(Model(TableName("lake", "shop", table), sql, config), table)

@@ -1,0 +1,53 @@
+"""Whether somebody has edited a project: times and sizes of its files, without reading them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+Stamp = frozenset[tuple[str, int, int]]
+
+
+class ProjectFiles:
+    """The files from which dbt reads a project; packages count by the file that installs them."""
+
+    def __init__(self, project_dir: Path, folders: Sequence[str]) -> None:
+        """`folders` are those that the project names for models, macros and the like."""
+        self._project_dir = project_dir
+        self._folders = folders
+        self._seen = self._stamp()
+
+    def changed(self) -> bool:
+        """Whether they differ from what they were at the last call; files that were edited twice count once."""
+        before, self._seen = self._seen, self._stamp()
+        return before != self._seen
+
+    def _stamp(self) -> Stamp:
+        return frozenset(self._stats())
+
+    def _stats(self) -> Iterator[tuple[str, int, int]]:
+        yield from _stats(self._project_dir, is_deep=False)
+        for folder in self._folders:
+            yield from _stats(self._project_dir / folder, is_deep=True)
+
+
+_OF_PROJECT = (".yml", ".yaml")
+
+
+def _stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
+    """Path, time and size of the files of a folder: all below it, or of the folder itself those that configure."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir():
+                if is_deep and not entry.name.startswith("."):
+                    yield from _stats(Path(entry.path), is_deep)
+            elif is_deep or entry.name.endswith(_OF_PROJECT):
+                stat = entry.stat()
+                yield entry.path, stat.st_mtime_ns, stat.st_size
+        except FileNotFoundError:
+            continue

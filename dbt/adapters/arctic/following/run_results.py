@@ -1,0 +1,101 @@
+"""`run_results.json` of `arctic run --once`, in dbt's schema and by dbt's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from arctic_runtime.service.task import Report, Status
+from dbt.adapters.arctic.following.loaded_project import LoadedProject
+from dbt.adapters.arctic.materialize.maintain import ArcticResponse, response
+from dbt.adapters.arctic.project import target_folder
+
+
+class Results:
+    """What became of each model; of several refreshes of one the last that did something."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, Report] = {}
+
+    def add(self, report: Report) -> None:
+        before = self._reports.get(report.followed.name)
+        if before is None or before.status != "refreshed" or report.status != "unchanged":
+            self._reports[report.followed.name] = report
+
+    @property
+    def reports(self) -> list[Report]:
+        return [report for _, report in sorted(self._reports.items())]
+
+    @property
+    def have_failed(self) -> bool:
+        return any(report.status in ("failed", "conflict") for report in self.reports)
+
+
+def response_of(report: Report) -> ArcticResponse | None:
+    """What a dbt run would tell of this refresh; None where it did not succeed."""
+    return None if report.done is None else response(report.done.refreshed.outcome, report.done.refreshed.failures)
+
+
+def write(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
+    """Writes the file where dbt does; `nodes` are the compiled models by their unique id."""
+    from dbt.artifacts.schemas.run import RunExecutionResult
+    from dbt.constants import RUN_RESULTS_FILE_NAME
+
+    folder = target_folder(project.location.project_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    ended = datetime.now(timezone.utc)
+    found: Any = RunExecutionResult(
+        results=[_result(report, nodes[report.followed.name]) for report in results.reports],
+        elapsed_time=(ended - began).total_seconds(),
+        generated_at=_plain(ended),
+        args=_arguments(project),
+    )
+    found.write(str(folder / RUN_RESULTS_FILE_NAME))
+
+
+_STATUS: Mapping[Status, str] = {
+    "refreshed": "success",
+    "unchanged": "success",
+    "failed": "error",
+    "conflict": "error",
+    "skipped": "skipped",
+}
+
+
+def _result(report: Report, node: Any) -> Any:
+    from dbt.artifacts.schemas.results import RunStatus
+    from dbt.artifacts.schemas.run import RunResult
+
+    told = response_of(report)
+    return RunResult(
+        status=RunStatus(_STATUS[report.status]),
+        timing=list(_timing(report)),
+        thread_id=report.thread or "main",
+        execution_time=report.seconds,
+        adapter_response={} if told is None else told.to_dict(omit_none=True),
+        message=report.error or None if told is None else str(told),
+        failures=None,
+        node=node,
+    )
+
+
+def _timing(report: Report) -> Iterator[Any]:
+    from dbt.artifacts.schemas.results import TimingInfo
+
+    if report.status != "skipped":
+        ended = report.began + timedelta(seconds=report.seconds)
+        yield TimingInfo("execute", _plain(report.began), _plain(ended))
+
+
+def _arguments(project: LoadedProject) -> dict[str, Any]:
+    """The options of a `dbt run` of the same models, which `dbt retry` reads; without where we have dbt write."""
+    from dbt.utils import args_to_dict
+
+    given: dict[str, Any] = args_to_dict(project.flags)
+    return {key: value for key, value in given.items() if key != "target_path"}
+
+
+def _plain(at: datetime) -> datetime:
+    """A time as dbt writes it: in UTC, without saying so."""
+    return at.astimezone(timezone.utc).replace(tzinfo=None)

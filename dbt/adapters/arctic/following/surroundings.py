@@ -1,0 +1,58 @@
+"""What a dbt run does around a model's refresh, and whether a model's query may be another one at each compilation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_CHANGING = re.compile(
+    r"\b(run_query|statement|load_result|is_incremental|run_started_at|invocation_id|modules)\b"
+    r"|\badapter\s*\.\s*(?!dispatch\b|quote\b|changes_of\b)"
+)
+"""Jinja that asks the warehouse or the clock."""
+
+_OWN_MACROS = ("macro.dbt_arctic.changes",)
+"""Macros whose text is the same at each compilation although they call the adapter."""
+
+
+def needs_dbt(node: Any) -> bool:
+    """Whether a refresh of a model has more to it than its rows, which only dbt does: hooks, Python, grants."""
+    config = node.config
+    return bool(
+        node.language == "python"
+        or config.pre_hook
+        or config.post_hook
+        or config.get("grants")
+        or config.get("full_refresh")
+    )
+
+
+def persists_docs(node: Any) -> bool:
+    """Whether descriptions are to be kept in the catalog."""
+    wanted = node.config.get("persist_docs") or {}
+    return bool(wanted.get("relation") or wanted.get("columns"))
+
+
+def is_volatile(node: Any, manifest: Any) -> bool:
+    """Whether a compiled query may depend on more than the project's files: on tables that exist, or on the clock."""
+    return any(_CHANGING.search(text) for text in _texts(node, manifest, set()))
+
+
+def _texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
+    """The Jinja of a node, of the macros that it calls, and of ephemeral models that are compiled into it."""
+    yield node.raw_code
+    yield from _macros(node, manifest, seen)
+    for unique_id in node.depends_on_nodes:
+        parent = manifest.nodes.get(unique_id)
+        if parent is not None and parent.is_ephemeral_model:
+            yield from _texts(parent, manifest, seen)
+
+
+def _macros(of: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
+    for unique_id in of.depends_on.macros:
+        macro = manifest.macros.get(unique_id)
+        if macro is not None and unique_id not in seen and unique_id not in _OWN_MACROS:
+            seen.add(unique_id)
+            yield macro.macro_sql
+            yield from _macros(macro, manifest, seen)

@@ -1,0 +1,115 @@
+"""The command `arctic run`: refreshes arctic models as soon as what they read has changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.operations.refreshing import upkeep_warning
+from arctic_runtime.service.follower import Follower
+from arctic_runtime.service.task import Report
+from dbt.adapters.arctic.signals import ended_by_signals
+
+NAME = "run"
+DESCRIPTION = "refresh arctic models as soon as what they read has changed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--once", action="store_true", help="stop when every model is up to date, as `dbt run` does")
+
+
+def perform(options: argparse.Namespace) -> Answer:
+    """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
+    from dbt.adapters.arctic.following.followed_project import FollowedProject
+    from dbt.adapters.arctic.following.loaded_project import Location
+    from dbt.adapters.arctic.following.run_results import Results, write
+
+    began, results = datetime.now(timezone.utc), Results()
+    location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
+    project = FollowedProject(location, _warn)
+    say = _reporter(options.json, options.once)
+
+    def report(found: Report) -> None:
+        if options.once:
+            results.add(found)
+        say(found)
+
+    reader, threads = project.refresher.reader, project.loaded.threads
+    follower = Follower(reader, project.refresh, report, threads, _warn, project.thread_starter())
+    with follower, ended_by_signals(follower.stop, "ends after the refreshes under way"):
+        follower.follow(project.models)
+        if options.once:
+            try:
+                follower.run_once()
+            finally:
+                write(results, project.loaded, project.refresher.nodes, began)
+            return Answer(None, (), differs=results.have_failed or len(results.reports) < len(project.models))
+        _warn(f"follows {len(project.models)} models")
+        follower.run(project)
+    return Answer(None, ())
+
+
+def _warn(text: str) -> None:
+    print(f"arctic run: {text}", file=sys.stderr, flush=True)
+
+
+def _reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
+    """Says what became of models. In a run without end only what was done, or failed, is worth a line."""
+    told = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
+    show = _json if as_json else _text
+
+    def say(report: Report) -> None:
+        if report.status in told:
+            print(show(report), flush=True)
+        _warn_of_upkeep(report)
+
+    return say
+
+
+def _warn_of_upkeep(report: Report) -> None:
+    for part, message in (report.done.refreshed.failures if report.done else {}).items():
+        _warn(upkeep_warning(report.followed.table, part, message))
+
+
+def _text(report: Report) -> str:
+    """A line as dbt prints it, and below it an error."""
+    from dbt.adapters.arctic.following.run_results import response_of
+
+    table = report.followed.table
+    head = f"{report.began.astimezone():%H:%M:%S}  "
+    response = response_of(report)
+    if report.status == "skipped":
+        return f"{head}SKIP arctic {table.schema}.{table.name} [{report.held_by} failed]"
+    if response is None:
+        again = "" if report.retry_seconds is None else f", tried again in {report.retry_seconds:.0f} s"
+        error = "\n".join(f"  {line}" for line in report.error.splitlines())
+        return f"{head}ERROR arctic {table.schema}.{table.name} [in {report.seconds:.2f}s{again}]\n{error}"
+    return f"{head}OK arctic {table.schema}.{table.name} [{response} in {report.seconds:.2f}s]"
+
+
+_STATUS = {"refreshed": "success", "unchanged": "success", "failed": "error", "conflict": "conflict"}
+
+
+def _json(report: Report) -> str:
+    from dbt.adapters.arctic.following.run_results import response_of
+
+    response = response_of(report)
+    shown: dict[str, Any] = {
+        "model": report.followed.name,
+        "table": str(report.followed.table),
+        "status": _STATUS.get(report.status, report.status),
+        "began": report.began.isoformat(),
+        "seconds": round(report.seconds, 3),
+        "message": report.error or (None if response is None else str(response)),
+        "adapter_response": {} if response is None else response.to_dict(omit_none=True),
+        "retry_seconds": report.retry_seconds,
+        "held_by": None if report.held_by is None else str(report.held_by),
+    }
+    return json.dumps(shown, default=str)
