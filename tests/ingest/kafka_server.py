@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -86,9 +87,13 @@ class KafkaServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """Creates a topic; underscores in the names of settings stand for dots."""
+        """Creates a topic, which clients know then; underscores in the names of settings stand for dots."""
         config = {key.replace("_", "."): value for key, value in settings.items()}
         self._done(self._admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
+        until = time.monotonic() + _SECONDS
+        while len(self._admin.list_topics(topic, _SECONDS).topics[topic].partitions) < partitions:
+            assert time.monotonic() < until
+            time.sleep(0.02)
 
     def drop(self, topic: str) -> None:
         self._done(self._admin.delete_topics([topic]))
