@@ -11,6 +11,7 @@ batch: whenever a process dies, the batch comes again with the same files.
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -98,7 +99,7 @@ class Files:
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         batches = self._batches(self._kept)
-        told = time.monotonic()
+        told = -math.inf
         while not self._closed.is_set():
             now = datetime.now(timezone.utc)
             batch = batches.next()

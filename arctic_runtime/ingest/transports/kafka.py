@@ -11,6 +11,7 @@ of a table in a batch have one schema, and its position says exactly which event
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,7 +112,7 @@ class Kafka:
 
     def batches(self, until_drained: bool) -> Iterator[Batch]:
         ends: Offsets | None = None
-        told = time.monotonic()
+        told = -math.inf
         asked = datetime.now(timezone.utc)
         while not self._closed.is_set():
             now = datetime.now(timezone.utc)

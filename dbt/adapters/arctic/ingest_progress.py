@@ -113,7 +113,7 @@ class Totals:
     def describe(self, now: float) -> str:
         """A line for people, the most important first, since a terminal cuts its end."""
         if self.last is None:
-            return "waiting for the first batch"
+            return "no events yet"
         tables = ", ".join(f"{table} {counts(rows) or 'no change'}" for table, rows in self.rows.items())
         dead = [f"{self.dead:,} dead letters"] if self.dead else []
         parts = [f"{self.events:,} events", f"{self.rate(now):,.0f}/s", *_lag(self.last), *dead]

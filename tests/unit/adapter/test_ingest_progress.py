@@ -55,7 +55,7 @@ def test_batches_are_lines_where_the_output_is_no_terminal(capsys: pytest.Captur
 
 def test_totals_of_a_source_count_rows_by_table_and_the_rate_of_late() -> None:
     totals = Totals()
-    assert totals.describe(0) == "waiting for the first batch"
+    assert totals.describe(0) == "no events yet"
     totals.add(a_batch({"insert": 100}, seconds=2), now=2)
     assert totals.rate(2) == 50
     totals.add(a_batch({"insert": 100, "delete": 50}, dead=1, seconds=1), now=12)
@@ -65,7 +65,7 @@ def test_totals_of_a_source_count_rows_by_table_and_the_rate_of_late() -> None:
     )
 
 
-@pytest.mark.parametrize(("width", "shown"), [(80, "other: waiting for the first batch"), (20, "other: waiting for …")])
+@pytest.mark.parametrize(("width", "shown"), [(80, "other: no events yet"), (18, "other: no events …")])
 def test_a_terminal_has_one_line_per_source_that_is_overwritten(width: int, shown: str) -> None:
     output = io.StringIO()
     with in_place(["shop", "other"], Console(file=output, force_terminal=True, width=width, color_system=None)) as say:
