@@ -85,6 +85,8 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "expiry.drop_tag": Effect("repeatable", "Drops a tag that keeps a snapshot which nobody needs."),
         "expiry.snapshots": Effect("repeatable", "Expires snapshots, and deletes the files that only they have."),
         "expiry.orphans": Effect("repeatable", "Deletes files that belong to no snapshot."),
+        "landing.mark": Effect("repeatable", "Notes up to where rows of a landing table are about to be deleted."),
+        "landing.delete": Effect("repeatable", "Deletes files of a landing table, whose rows were read by all."),
         "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
         "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
         # Ingestion of change data.

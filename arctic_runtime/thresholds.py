@@ -260,6 +260,9 @@ class ExpiryThresholds:
     abandoned_branch_seconds: int = 86_400
     """A branch that main has left behind is kept this long: a slow writer may still commit to it."""
 
+    deleted_files: int = 1_000
+    """Files of a landing table that one commit deletes at most; each is named in its statement."""
+
     orphan_seconds: int = 86_400
     """Younger files may belong to writes in progress and are never taken for orphans."""
 

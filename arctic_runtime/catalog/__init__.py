@@ -4,6 +4,7 @@ __all__ = [
     "embedded_warehouse",
     "foreign_types",
     "heads",
+    "landing",
     "lookup",
     "manifests",
     "metered_io",
@@ -11,4 +12,5 @@ __all__ = [
     "partial_progress",
     "pinned_snapshots",
     "reader",
+    "removals",
 ]

@@ -14,6 +14,7 @@ from arctic_runtime.model.properties import KIND
 from arctic_runtime.model.table import Transform, Unit
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
@@ -74,11 +75,10 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         return None
     files: list[tuple[int, Any]] = []
     deleted: dict[str, int] = {}
-    referenced = _referenced_place()
     for spec, file in _live_files(table, snapshot):
         if file.content.name == "DATA":
             files.append((spec, file))
-        elif path := file[referenced] or _only_path(file):
+        elif path := referenced_path(file) or only_path(file):
             deleted[path] = deleted.get(path, 0) + file.record_count
     found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
     for spec, file in files:
@@ -144,37 +144,45 @@ def _specs(table: Table) -> Specs:
 
 
 def _live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
-    """Spec and entry of every file; read as format version 3, since pyiceberg itself reads no more than 2 has."""
-    from pyiceberg.avro.file import AvroFile
-    from pyiceberg.manifest import (
-        MANIFEST_ENTRY_SCHEMAS,
-        DataFileContent,
-        FileFormat,
-        ManifestEntry,
-        ManifestEntryStatus,
-    )
-    from pyiceberg.manifest import DataFile as Entry
+    """Spec and file of every entry that is live."""
+    from pyiceberg.manifest import ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):
-        with AvroFile[ManifestEntry](
-            table.io.new_input(manifest.manifest_path),
-            MANIFEST_ENTRY_SCHEMAS[3],
-            read_types={-1: ManifestEntry, 2: Entry},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as entries:
-            for entry in entries:
-                if entry.status != ManifestEntryStatus.DELETED:
-                    yield manifest.partition_spec_id, entry.data_file
+        for entry in entries_of(table, manifest):
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield manifest.partition_spec_id, entry.data_file
 
 
-def _referenced_place() -> int:
-    """Where an entry keeps the file that its deletion vector is of; pyiceberg has no name for it."""
+def entries_of(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """The entries of a manifest; read as format version 3, since pyiceberg itself reads no more than 2 has."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
+    from pyiceberg.manifest import DataFile as Entry
+    from pyiceberg.manifest import ManifestEntry as Read
+
+    with AvroFile[Read](
+        table.io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: Read, 2: Entry},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        yield from entries
+
+
+def sequence_of(entry: ManifestEntry, manifest: ManifestFile) -> int:
+    """The sequence number of the commit that brought a file; entries of their own commit leave it to the manifest."""
+    return manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
+
+
+def referenced_path(deletes: Any) -> str | None:
+    """The file that a deletion vector is of; pyiceberg has no name for it."""
     from pyiceberg.manifest import DATA_FILE_TYPE
 
-    return [field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")
+    path: str | None = deletes[[field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")]
+    return path
 
 
-def _only_path(deletes: Any) -> str | None:
+def only_path(deletes: Any) -> str | None:
     """The one file that a file of positions is of, which the bounds of its paths tell; None where it is of several."""
     first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
     return first.decode() if first and first == last else None

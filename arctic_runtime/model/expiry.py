@@ -73,6 +73,59 @@ class CompactChangelog:
 
 
 @dataclass(frozen=True)
+class AppendedFile:
+    """A data file of a landing table, and the sequence number of the commit that added its rows, or put them together.
+
+    A landing table is one that other programs append events to.
+    """
+
+    path: str
+    sequence: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LandingState:
+    """A landing table: its files, its snapshots, and what its properties keep of earlier expiry.
+
+    `ages` are times of commits whose snapshots may be gone, and `deleted` says up to which one rows may be.
+    """
+
+    table: TableName
+    uuid: str
+    files: tuple[AppendedFile, ...]
+    snapshots: Snapshots
+    ages: tuple[Age, ...] = ()
+    deleted: Age = Age(0, 0)
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """These files of a landing table go, whose rows came up to a commit and were read by all."""
+
+    table: TableName
+    files: tuple[AppendedFile, ...]
+    until: Age
+
+
+@dataclass(frozen=True)
+class LandingPlan:
+    """What goes of a landing table, and what is kept for whom; `waits_for` says what keeps rows that are old enough.
+
+    `ages` are those of commits, as the table is to keep them. `unread` are readers that have not read anything yet.
+    """
+
+    table: TableName
+    delete: DeleteFiles | None = None
+    expire: ExpireSnapshots | None = None
+    kept: tuple[Kept, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    ages: tuple[Age, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Kept:
     """A snapshot that is kept for a reason; those after it are kept with it, unless it is kept `alone`."""
 

@@ -14,8 +14,19 @@ from arctic_runtime.model.version import Version, Window
 
 
 @dataclass(frozen=True)
+class Removed:
+    """How many rows a commit took away, as whole files or row by row, of those that had come by a sequence number."""
+
+    sequence: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Commit:
-    """One snapshot as its summary tells it; `rows` are those it added."""
+    """One snapshot as its summary tells it; `rows` are those it added.
+
+    `removed` is what one that only deletes took away; None where that was not looked up, or can't be told.
+    """
 
     version: Version
     parent: int | None
@@ -24,6 +35,13 @@ class Commit:
     bytes: int
     summary: Mapping[str, str]
     at_ms: int
+    removed: tuple[Removed, ...] | None = None
+
+    def removed_after(self, version: Version) -> int | None:
+        """How many rows it took away of those that had come after a version; None where that is not known."""
+        if self.removed is None:
+            return None
+        return sum(of.rows for of in self.removed if of.sequence > version.sequence)
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,19 @@ class SourceState:
     def tells_all_after(self, version: Version | None) -> bool:
         """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
         return self.keeps(version) or (version is not None and version.sequence >= self.trimmed)
+
+    @property
+    def has_deleted_rows(self) -> bool:
+        """Whether rows are known to be gone that were appended to a table that is no arctic model."""
+        is_deleted = any(commit.operation == "delete" for commit in self.commits)
+        return self.kind != "changes" and (self.trimmed > 0 or is_deleted)
+
+    @property
+    def may_have_deleted_rows(self) -> bool:
+        """Whether rows may be gone that were appended to such a table: where its first commits are, nobody knows."""
+        is_rewritten = any(commit.operation not in ("append", "replace") for commit in self.commits)
+        begins = not self.commits or self.commits[0].parent is None
+        return self.kind != "changes" and (self.trimmed > 0 or is_rewritten or not begins)
 
     def base_before(self, version: Version) -> tuple[int, Version] | None:
         """The snapshot of the newest base that is kept and holds no change after a version; None where none is."""

@@ -112,7 +112,8 @@ class Model:
     `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
     no row may break; `contract` are its columns and types, empty where there is none. Comments are set only where they
     are to be kept in the catalog. The rows of a table that is `ingested_from` a source come as change events, and it
-    has no query: `ingested_from` is its name there, and `source` the source where a project tells it.
+    has no query: `ingested_from` is its name there, and `source` the source where a project tells it. A table that
+    `is_landing` is appended to by other programs; it has no query either.
     """
 
     table: TableName
@@ -125,6 +126,7 @@ class Model:
     checks: tuple[str, ...] = ()
     ingested_from: str | None = None
     source: ChangeSource | None = None
+    is_landing: bool = False
 
     @property
     def base(self) -> TableName:

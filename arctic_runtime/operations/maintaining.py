@@ -16,6 +16,7 @@ from arctic_runtime.operations.operation import Answer, Argument, Operation, Ope
 from arctic_runtime.plan.compaction import describe_plan, plan_waste
 from arctic_runtime.plan.config_readers import read_size
 from arctic_runtime.plan.expiry import describe_expiry
+from arctic_runtime.plan.landing import describe_landing
 from arctic_runtime.plan.maintenance_settings import read_age
 
 
@@ -82,7 +83,12 @@ def _plan_split(context: OperationContext, model: Model, _: Values) -> Answer:
 
 def _expire(context: OperationContext, model: Model, values: Values) -> Answer:
     from arctic_runtime.spark.maintenance.expiry import expire
+    from arctic_runtime.spark.maintenance.landing import expire_landing
 
+    if model.is_landing:
+        _check_not_orphans(model, values)
+        gone = expire_landing(model, context.models, context.reader, context.spark)
+        return Answer(asdict(gone), tuple(describe_landing(gone, "gone")))
     if values["orphans"]:
         return _orphans(context, model, values, only_plan=False)
     done = expire(context.table(model), [reader.table for reader in context.models])
@@ -91,11 +97,24 @@ def _expire(context: OperationContext, model: Model, values: Values) -> Answer:
 
 def _plan_expire(context: OperationContext, model: Model, values: Values) -> Answer:
     from arctic_runtime.spark.maintenance.expiry import plan_expiry
+    from arctic_runtime.spark.maintenance.landing import plan_landing
 
+    if model.is_landing:
+        _check_not_orphans(model, values)
+        wanted = plan_landing(model, context.models, context.reader)
+        return Answer(asdict(wanted), tuple(describe_landing(wanted, "to go")))
     if values["orphans"]:
         return _orphans(context, model, values, only_plan=True)
     plan = plan_expiry(context.table(model), [reader.table for reader in context.models])
     return Answer(asdict(plan), tuple(describe_expiry(plan, "to go")))
+
+
+def _check_not_orphans(model: Model, values: Values) -> None:
+    if values["orphans"]:
+        raise ConfigError(
+            f"{model.table}: orphaned files of a landing table are left to the programs that write it.\n"
+            "  what to do: Iceberg's procedure `remove_orphan_files` removes them"
+        )
 
 
 def _orphans(context: OperationContext, model: Model, values: Values, only_plan: bool) -> Answer:
@@ -135,7 +154,7 @@ SPLIT = Operation(
 )
 EXPIRE = Operation(
     name="expire",
-    description="let old snapshots go that nobody needs",
+    description="let old snapshots, and rows of landing tables, go that nobody needs",
     tables="one",
     perform=on_one(_expire),
     plan=on_one(_plan_expire),
@@ -146,4 +165,5 @@ EXPIRE = Operation(
         Argument("older_than", "with --orphans (default: 3d; 1d or more)", read_age, default="3d", metavar="AGE"),
     ),
     macro_arguments=(),
+    takes_landing=True,
 )

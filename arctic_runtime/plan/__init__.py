@@ -15,6 +15,7 @@ __all__ = [
     "fingerprint",
     "hash_trees",
     "increment",
+    "landing",
     "maintenance_settings",
     "reconcile",
     "savepoint",

@@ -203,11 +203,12 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  what to do: {refresh}; or read it with `input: state`"
         )
     new = source.commits[kept.index(start.snapshot) + 1 :] if is_kept else source.commits
-    rewritten = [commit for commit in new if commit.operation not in ("append", "replace")]
-    if rewritten:
+    rewritten = next((commit for commit in new if not _keeps_news(commit, start)), None)
+    if rewritten is not None:
         raise SourceError(
             f"{model.table}: upstream {name} had commits other than appends since the last run.\n"
-            f"  expected: only appends\n  found: {rewritten[0].operation} in snapshot {rewritten[0].version.snapshot}\n"
+            "  expected: only appends, and deletions of rows that were read\n"
+            f"  found: {_describe_rewritten(rewritten, start)}\n"
             f"  what to do: {refresh}; or read it with `input: state`"
         )
     if source.format_version < 3 and not is_kept:
@@ -217,6 +218,13 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  found: snapshot {source.commits[0].version.snapshot} as the oldest\n"
             f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
         )
+    if not source.tells_all_after(start) and source.kind != "changes":
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).\n"
+            f"  expected: rows after sequence number {start.sequence}\n"
+            f"  found: those up to sequence number {source.trimmed} may have been deleted by `arctic expire`\n"
+            f"  what to do: {refresh}; expire the table where all models that read it are known"
+        )
     if not source.tells_all_after(start):
         raise SourceError(
             f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
@@ -224,6 +232,21 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  found: up to sequence number {source.trimmed}, only the newest change row of each key\n"
             f"  what to do: {refresh}; set `retention: changes` of {name} to more than the time between runs"
         )
+
+
+def _keeps_news(commit: Commit, start: Version) -> bool:
+    """Whether a commit leaves all rows that came after a version, and changes none."""
+    if commit.operation == "delete":
+        return commit.removed_after(start) == 0
+    return commit.operation in ("append", "replace")
+
+
+def _describe_rewritten(commit: Commit, start: Version) -> str:
+    lost = commit.removed_after(start)
+    what = f"{commit.operation} in snapshot {commit.version.snapshot}"
+    if lost is not None:
+        return f"{what}, which took away {lost} row(s) that were not read yet"
+    return f"{what}, which may have changed or taken away rows that were not read yet"
 
 
 def _decide_state(

@@ -53,10 +53,10 @@ def expiry(
     kept: list[Kept] = []
     for table in _without_tags(tables, tags):
         needed = [*_of_any(table), *needs[str(table.table)](table)]
-        cut = min((sequence for sequence, _ in needed), default=0)
-        gone = _expired(table, cut, now_ms - 1000 * age)
+        cut = cut_of(needed)
+        gone = expired(table, cut, now_ms - 1000 * age)
         steps += [ExpireSnapshots(table.table, gone)] if gone else []
-        kept += _kept(table, needed, cut)
+        kept += kept_at(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
     ages = kept_ages(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)
     return ExpiryPlan(tuple(steps), tuple(kept), found, ages, waits, tags)
@@ -144,7 +144,12 @@ def _without_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> I
         yield replace(table, held=table.held | left, view_tags={})
 
 
-def _expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
+def cut_of(needs: Sequence[tuple[int, str]]) -> int:
+    """The sequence number from which on snapshots are needed."""
+    return min((sequence for sequence, _ in needs), default=0)
+
+
+def expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
     """The oldest snapshots, up to the first that is young or needed; and what lost attempts left."""
     found = []
     for snapshot in table.lineage:
@@ -155,7 +160,7 @@ def _expired(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
     return tuple(of for of in found if of not in table.held)
 
 
-def _kept(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
+def kept_at(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
     """What stands at the cut, and for whom."""
     for sequence, reason in needs:
         if sequence == cut:

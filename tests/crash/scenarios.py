@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import functions as F
 
@@ -31,8 +31,10 @@ from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
 from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.spark.maintenance.compaction import compact, split
 from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
+from arctic_runtime.spark.maintenance.landing import expire_landing
 from arctic_runtime.spark.maintenance.reset import reset
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from arctic_runtime.spark.refresh.overwrite import overwrite
@@ -40,9 +42,6 @@ from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from arctic_runtime.model.table import Model
 
 Act = Callable[[Warehouse], object]
 Models = Callable[[Warehouse], tuple["Model", ...]]
@@ -387,6 +386,23 @@ def old_versions() -> Scenario:
     )
 
 
+def landing_expiry() -> Scenario:
+    """Rows of a table of events that its reader has read."""
+
+    def build(lake: Warehouse) -> None:
+        events(lake, (1, "a", "u", 1))
+        lake.run(event_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        config = ModelConfig((), retention=Retention(changes_seconds=DAY_SECONDS))
+        landing = Model(lake.table("events"), "", config, is_landing=True)
+        expire_landing(landing, [event_model(lake)], lake.reader, lambda: lake.spark, later())
+        assert lake.spark.table(lake.sql_name("events")).count() == 0
+        lake.run(event_model(lake))
+
+    return Scenario(("landing.mark", "landing.delete"), build, act, of(event_model), ("m",))
+
+
 def orphans() -> Scenario:
     def build(lake: Warehouse) -> None:
         unmerged_changes().build(lake)
@@ -572,6 +588,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         base_rewrite,
         old_versions,
         orphans,
+        landing_expiry,
         savepoint,
         ingestion,
         dead_letters,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from arctic_runtime.catalog.manifests import observe_placement
 from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.removals import with_removals
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import Reads, reads
@@ -112,7 +113,18 @@ class RefreshPlanner:
         return (decision if newest == pinned else self._decide(state, newest, request)), newest
 
     def _decide(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
-        return decide(self.model, state, upstreams, request, self.reader.thresholds)
+        return decide(self.model, state, self._with_removals(state, upstreams), request, self.reader.thresholds)
+
+    def _with_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
+        """Upstreams of events that tell which of their rows were deleted since the last run."""
+        offsets = offsets_of(last_run(state.changes))
+        if self.model.config.input != "changes":
+            return upstreams
+        found = {
+            name: with_removals(self.reader, source, offsets[name]) if source and name in offsets else source
+            for name, source in upstreams.states.items()
+        }
+        return replace(upstreams, states=found)
 
     def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""

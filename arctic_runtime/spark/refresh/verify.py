@@ -55,14 +55,18 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
         return Finding(check, left_out=reason)
     rows = _recomputed(table, state, upstreams)
     shape = shape_of(table.model, state, columns_of(rows))
-    return compared(table.spark(), table.model, state, rows, shape, check, table.reader.thresholds)
+    found = compared(table.spark(), table.model, state, rows, shape, check, table.reader.thresholds)
+    gone = [of for of, source in upstreams.states.items() if source and source.may_have_deleted_rows]
+    if found.broken and gone and table.model.config.input == "changes":
+        return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
+    return found
 
 
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
     if table.model.ingested_from is not None:
         return f"its rows are ingested from {table.model.ingested_from}"
     if table.model.config.input == "changes":
-        return _why_not_its_events(state)
+        return _why_not_its_events(state, upstreams)
     decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
@@ -71,9 +75,12 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 
-def _why_not_its_events(state: TableState) -> str:
+def _why_not_its_events(state: TableState, upstreams: Upstreams) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
     last = last_run(state.changes) or RunSummary()
+    gone = [of for of, read in offsets_of(last).items() if not _is_kept(upstreams.states.get(of), read)]
+    if gone:
+        return f"the versions that were read are gone ({', '.join(gone)})"
     declared = last.declared or Declared()
     if declared.places:
         return f"rows were declared: {declared.describe()}"

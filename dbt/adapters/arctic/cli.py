@@ -56,6 +56,8 @@ def _perform(asked: Operation, options: argparse.Namespace) -> Answer:
     project = load_project(options.project_dir, options.profiles_dir, options.target)
     session, reader = functools.cache(SparkEnvironment(project.profile).session), CatalogReader(project.profile)
     project = project.with_ingested(reader)
+    if asked.takes_landing:
+        project = project.with_landing()
     context = OperationContext(reader, session, project.models, _silent if options.json else _say)
     models = [project.one(options.model)] if asked.tables == "one" else project.select(options.models)
     return asked.run(context, models, values, plan=_is_planned(asked, options))

@@ -18,21 +18,29 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.relations.relation import ArcticRelation
-from dbt.adapters.arctic.sources import ingest_sources, ingested_models
+from dbt.adapters.arctic.sources import ingest_sources, ingested_models, landing_tables
 
 
 @dataclass(frozen=True)
 class Project:
-    """The models in the order of their names, the sources that are ingested, and how to reach the tables of both."""
+    """The models in the order of their names, the sources that are ingested, and how to reach the tables of both.
+
+    `landing` are tables of other sources that have a `retention`.
+    """
 
     profile: Profile
     models: tuple[Model, ...]
     sources: tuple[IngestSource, ...] = ()
+    landing: tuple[Model, ...] = ()
 
     def with_ingested(self, reader: CatalogReader) -> Project:
         """The project with the tables of its ingested sources, of those that there are, among its models."""
         models = (*self.models, *ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
+
+    def with_landing(self) -> Project:
+        """The project with its landing tables among its models."""
+        return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
     def select(self, names: Sequence[str]) -> tuple[Model, ...]:
         """The models of these names, all for none; raises ConfigError for a name that is none."""
@@ -67,7 +75,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     nodes = [result.node for result in outcome.result]
     models = tuple(compiled_model(node) for node in nodes if maintain.is_arctic(node))
     in_order = tuple(sorted(models, key=lambda model: model.table))
-    return Project(_profile(project_dir, target), in_order, ingest_sources(manifest))
+    return Project(_profile(project_dir, target), in_order, ingest_sources(manifest), landing_tables(manifest))
 
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:

@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import DeclaredTable, IngestSource, dead_letters_of, read_source
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import PRIMARY_KEY
-from arctic_runtime.model.table import Model
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.plan.maintenance_settings import read_retention
+from arctic_runtime.profile import nearest
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
@@ -38,6 +41,24 @@ def _by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
         if "ingest" in _arctic(node.source_meta):
             found.setdefault(node.source_name, []).append(_declared(node))
     return found
+
+
+def landing_tables(manifest: Any) -> tuple[Model, ...]:
+    """The tables of sources with `meta.arctic.retention` that are not ingested; raises ConfigError for wrong ones."""
+    found = []
+    for node in sorted(manifest.sources.values(), key=lambda node: str(node.unique_id)):
+        meta = _arctic(node.meta)
+        if "ingest" in _arctic(node.source_meta) or not meta:
+            continue
+        for key in meta:
+            if key != "retention":
+                raise ConfigError(
+                    f"source table {node.source_name}.{node.name}: unknown key `{key}` in `meta.arctic`"
+                    f"{nearest(key, ('retention', 'ingest'))}; a table that is not ingested takes `retention`"
+                )
+        config = ModelConfig((), retention=read_retention("retention", meta["retention"]))
+        found.append(Model(TableName(node.database, node.schema, node.identifier), "", config, is_landing=True))
+    return tuple(found)
 
 
 def _declared(node: Any) -> DeclaredTable:

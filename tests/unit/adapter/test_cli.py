@@ -45,6 +45,9 @@ class Project:
     def with_ingested(self, reader: Any) -> Project:
         return self
 
+    def with_landing(self) -> Project:
+        return self
+
     def select(self, names: Sequence[str]) -> tuple[Model, ...]:
         return tuple(self.one(name) for name in names) if names else self.models
 

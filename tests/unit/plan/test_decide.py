@@ -19,7 +19,15 @@ from arctic_runtime.model.layout import laid_out_anew, layout_text
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT, MODE, OFFSETS, PRIMARY_KEY, QUERY, RUN
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run, offsets_of
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, SourceState, TableState
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    ConflictingRelation,
+    Removed,
+    SourceState,
+    TableState,
+)
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan.decide import Decision, Request, decide
@@ -342,6 +350,34 @@ def test_a_source_without_a_snapshot_cannot_be_read_for_its_changes(request_: Re
     upstreams = Upstreams({str(UP): None, str(OTHER): a_source(1, name=OTHER)})
     with pytest.raises(SourceError, match=r"the changes of lake\.ods\.up can't be read"):
         decide(CHANGES, built(CHANGES, READ_BOTH), upstreams, request_)
+
+
+@pytest.mark.parametrize(
+    ("removed", "lost"),
+    [
+        ((Removed(1, 5), Removed(2, 7)), None),
+        ((), None),
+        ((Removed(1, 5), Removed(3, 7)), "delete in snapshot 104, which took away 7 row(s) that were not read yet"),
+        (None, "delete in snapshot 104, which may have changed or taken away rows that were not read yet"),
+    ],
+)
+def test_rows_of_events_may_be_deleted_when_they_were_read(
+    removed: tuple[Removed, ...] | None, lost: str | None
+) -> None:
+    up = a_source(2, 3, 4, operations={4: "delete"})
+    up = replace(up, commits=(*up.commits[:-1], replace(up.commits[-1], removed=removed)))
+    state = built(CHANGES, {str(UP): v(2), str(OTHER): v(1)})
+    if lost is None:
+        assert decide(CHANGES, state, both(up), RUN_AGAIN).mode == "incremental"
+    else:
+        assert lost in source_error(up, v(2))
+
+
+def test_rows_that_expiry_deleted_before_they_were_read_are_an_error() -> None:
+    up = replace(a_source(5, 6), trimmed=3)
+    assert "those up to sequence number 3 may have been deleted" in source_error(up, v(2))
+    state = built(CHANGES, {str(UP): v(3), str(OTHER): v(1)})
+    assert decide(CHANGES, state, both(up), RUN_AGAIN).mode == "incremental"
 
 
 def source_error(up: SourceState, offset: Version) -> str:

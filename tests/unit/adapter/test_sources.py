@@ -1,0 +1,46 @@
+"""Sources of a dbt project: which of their tables rows may be deleted from."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Retention
+from dbt.adapters.arctic.sources import landing_tables
+
+
+def a_manifest(table: dict[str, Any], source: dict[str, Any] | None = None) -> Any:
+    node = SimpleNamespace(
+        unique_id="source.p.landing.orders",
+        source_name="landing",
+        name="orders",
+        database="lake",
+        schema="raw",
+        identifier="orders_v2",
+        source_meta={"arctic": source or {}},
+        meta={"arctic": table},
+    )
+    return SimpleNamespace(sources={node.unique_id: node})
+
+
+def test_a_table_with_a_retention_that_is_not_ingested_is_a_landing_table() -> None:
+    (found,) = landing_tables(a_manifest({"retention": {"changes": "7d", "versions": "1d"}}))
+    assert (str(found.table), found.is_landing) == ("lake.raw.orders_v2", True)
+    assert found.config.retention == Retention(86_400, None, 7 * 86_400)
+    assert landing_tables(a_manifest({})) == ()
+    assert landing_tables(a_manifest({"retention": {"changes": "7d"}}, {"ingest": {"connector": "kafka"}})) == ()
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"retentoin": {}}, r"source table landing\.orders: unknown key `retentoin`.*retention"),
+        ({"retention": "7d"}, "must be off or a mapping"),
+    ],
+)
+def test_what_a_landing_table_can_not_be_told_is_an_error(meta: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        landing_tables(a_manifest(meta))
