@@ -180,7 +180,8 @@ def _lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> 
 def _has_text(line: Expression) -> Expression:
     from pyspark.sql import functions as F
 
-    return F.length(F.btrim(line, F.lit(" \t\r"))) > 0
+    # To trim costs as much as to parse, and hardly any line begins with white space.
+    return F.startswith(line, F.lit("{")) | (F.length(F.btrim(line, F.lit(" \t\r"))) > 0)
 
 
 def _events(spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]) -> DataFrame:
