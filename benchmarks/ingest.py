@@ -30,7 +30,10 @@ MUST_FILES, MUST_ENGINE, MUST_LATENCY = 60_000.0, 0.6, 6.0
 
 
 def measure_files(events: int) -> list[Measurement]:
-    """Events a second from files of Debezium JSON to four tables; a tenth of `events` each round, of which the first two warm up."""
+    """Events a second from files of Debezium JSON to four tables.
+
+    A round has a tenth of `events`, and the first two warm up.
+    """
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0) as bench:
         rates = []
         for turn in range(6):

@@ -6,7 +6,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -70,6 +70,7 @@ class Ingestion:
         self._tables = {table.source_name: table for table in source.tables}
         self._stopping = threading.Event()
         self._is_staged = False
+        self._merging: Future[None] | None = None
 
     def run(self, once: bool, resync: bool = False) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
@@ -101,21 +102,41 @@ class Ingestion:
     def _ingest(self, once: bool, resync: bool) -> None:
         progress = self._begin(resync)
         begun = _now()
+        actions = self._reader.thresholds.engine.parallel_actions
         try:
-            with ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "ingest") as pool:
+            with ThreadPoolExecutor(1, "merge") as beside, ThreadPoolExecutor(actions, "ingest") as pool:
                 for batch in self._transport.batches(once):
                     started = time.monotonic()
                     self._lease.renew()
                     progress = self._write(batch, progress, pool, started)
+                    self._merge(beside)
                     if self._stopping.is_set():
-                        return
+                        break
                     if not once:
                         self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+                self._merged()
             if once and not self._stopping.is_set():
                 # The transport has read all that the source had when it began.
                 self._ledger.advance(replace(progress, caught_up=begun))
         finally:
             self._transport.close()
+
+    def _merge(self, beside: Executor) -> None:
+        """Has bases merged while batches go on; raises what an earlier merge raised."""
+        if self._merging is not None and self._merging.done():
+            self._merged()
+        if self._merging is None:
+            self._merging = beside.submit(self._merge_all)
+
+    def _merged(self) -> None:
+        """Waits for a merge under way; raises what it raised."""
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+    def _merge_all(self) -> None:
+        for writer in self._writers.values():
+            writer.merge_base()
 
     def _begin(self, resync: bool) -> Progress:
         """Opens the transport where the source's tables are; a snapshot of tables that are there already is staged."""

@@ -30,11 +30,14 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
-def reconcile(model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False) -> tuple[Step, ...]:
+def reconcile(
+    model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False, defer: bool = False
+) -> tuple[Step, ...]:
     """The next steps that bring base and view to the head of the change table.
 
     One call gives steps that hold for this state; after them observe and call again until there are none. With
-    `fold` the base of a table merged on read is brought there too, however little there is to merge.
+    `fold` the base of a table merged on read is brought there too, however little there is to merge; with `defer` it
+    stays as it is, however much there is, as long as a view can show what is not merged.
     """
     changes, base = state.changes, state.base
     if changes is None or changes.head is None or not _is_loaded(changes):
@@ -47,7 +50,7 @@ def reconcile(model: Model, state: TableState, thresholds: MergeThresholds, fold
         return _base_anew(model, changes, format_of(base.properties))
     if model.config.sort_key and not base.has_write_order and is_laid_out(model.config, base.properties):
         return (SetWriteOrder(model.base),)
-    merge = _merge(model, changes, base, thresholds, fold)
+    merge = None if defer and _can_wait(model, changes, base) else _merge(model, changes, base, thresholds, fold)
     if merge is not None:
         return (merge,)
     view = _view(model, changes, base, state)
@@ -122,6 +125,10 @@ def _merge(
     if not pending or (may_wait and not _worth_folding(changes, base, thresholds)):
         return None
     return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
+
+
+def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
+    return model.config.merge == "on_read" and base.merged is not None and changes.keeps(base.merged)
 
 
 def relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:

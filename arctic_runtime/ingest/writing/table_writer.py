@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as Expression
@@ -127,6 +127,17 @@ class TableWriter:
         attempts = self._reader.thresholds.commits.attempts
         return retried(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
 
+    def merge_base(self) -> None:
+        """Merges what is not merged yet into the base of a table merged on read, if that is worth its cost.
+
+        Beside `write`, which leaves it out: a merge may take as long as many batches. Other writers go first.
+        """
+        if not self.is_loaded:
+            return
+        session = TableSession(self.table.model(self.key()), self._reader, self._spark)
+        with suppress(CommitConflict):
+            session.reconciled(session.observe())
+
     def begin_snapshot(self) -> None:
         """Forgets what an earlier snapshot collected."""
         self._stage.drop()
@@ -153,7 +164,7 @@ class TableWriter:
     def _exchange(self, position: str) -> dict[str, int]:
         key = self.key()
         session = TableSession(self.table.model(key), self._reader, self._spark)
-        state = session.reconciled(session.observe())
+        state = session.reconciled(session.observe(), defer=True)
         new = self._stage.rows(session.model.config.primary_key)
         if new is None:
             return _emptied(session, state, Place(position), "RESYNCED")[0]
@@ -222,7 +233,7 @@ class TableWriter:
 
     def _attempt(self, part: Part, schema: SourceSchema, after: After, take_dead: TakeDead, reads: bool) -> Written:
         session = TableSession(self.table.model(schema.key), self._reader, self._spark)
-        state = session.reconciled(session.observe())
+        state = session.reconciled(session.observe(), defer=True)
         place = place_of(state)
         spark = session.spark()
         read = frame(spark, part.events)
@@ -365,7 +376,7 @@ def published(
         source_time_ms=None if newest is None else millis(newest),
     )
     appended = publish(ChangeSet(step, rows, shape, summary), context)
-    return appended.rows, session.reconciled(session.observe(), appended=appended)
+    return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)
 
 
 def is_read() -> Expression:

@@ -48,14 +48,16 @@ class TableSession:
         """The context of steps that hold for a state, with a token of its own; starts Spark."""
         return Context(self.spark(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, appended)
 
-    def reconciled(self, state: TableState, fold: bool = False, appended: Appended | None = None) -> TableState:
+    def reconciled(
+        self, state: TableState, fold: bool = False, appended: Appended | None = None, defer: bool = False
+    ) -> TableState:
         """Performs the steps that `reconcile` plans until none is left, and returns the state after them.
 
         `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
         does not converge, and CommitConflict where another writer is faster.
         """
         thresholds = self.reader.thresholds.merge
-        steps = reconcile(self.model, state, thresholds, fold)
+        steps = reconcile(self.model, state, thresholds, fold, defer)
         for _ in range(thresholds.settling_rounds):
             if not steps:
                 return state
@@ -64,7 +66,7 @@ class TableSession:
                 with self.timings.timed(type(step).__name__):
                     perform(step, context)
             state = self.observe()
-            steps = reconcile(self.model, state, thresholds, fold)
+            steps = reconcile(self.model, state, thresholds, fold, defer)
         raise CorruptState(
             f"{self.model.table}: its base and view did not converge with its change table.\n"
             f"  expected: no step left after {thresholds.settling_rounds} rounds\n"

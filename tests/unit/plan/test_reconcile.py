@@ -392,3 +392,10 @@ def test_a_base_whose_run_died_before_it_set_the_write_order_gets_it() -> None:
     assert reconcile(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
     assert reconcile(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
     assert reconcile(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()
+
+
+def test_a_merge_that_is_left_to_others_waits_as_long_as_a_view_can_show_what_is_not_merged() -> None:
+    log, base = a_log(5, *[100] * 50), a_base(v(1), 10)
+    assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE)[0], MergeBase)
+    assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE, defer=True)[0], ReplaceView)
+    assert isinstance(reconcile(ON_WRITE, TableState(log, base), MERGE, defer=True)[0], MergeBase)
