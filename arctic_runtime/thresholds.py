@@ -325,6 +325,12 @@ class IngestThresholds:
     lease_renewal_seconds: float = 20.0
     """The time between two such signs."""
 
+    dead_letter_snapshots: int = 100
+    """Snapshots of a dead letter table, one for each sign, from which on old ones expire: a call takes a second."""
+
+    kept_dead_letter_snapshots: int = 10
+    """Its newest snapshots, which are kept then."""
+
     lease_poll_seconds: float = 2.0
     """Pause between two looks of a process that stands by."""
 

@@ -86,7 +86,8 @@ class Ingestion:
         if not self._takes_lease(once):
             return
         try:
-            self._ingest(once, resync)
+            with self._lease.kept(self.stop):
+                self._ingest(once, resync)
         finally:
             self._lease.end()
 

@@ -6,6 +6,8 @@ import contextlib
 import platform
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -18,11 +20,13 @@ from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import Lease
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.ingestion import ChangeSource
+from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.operations.inspect import history, status
 from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
@@ -353,6 +357,63 @@ def test_one_process_at_a_time_ingests_a_source(lake: Warehouse) -> None:
     second.end()
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 1)}
+
+
+class Idle(Replay):
+    """A source that has no events until `is_over`, or the process is told to stop."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        super().__init__([])
+        self.closed = threading.Event()
+        self.is_over = is_over
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        until = time.monotonic() + 60
+        while not self.closed.wait(0.1) and not self.is_over():
+            assert time.monotonic() < until
+        yield from super().batches(until_drained)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def lease_of(lake: Warehouse, source: IngestSource) -> tuple[str | None, int]:
+    """Who has the lease on a source, and until when."""
+    snapshot = lake.reader.load_table(source.ledger.schema, source.ledger.name).current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return snapshot.summary[LEASE], int(snapshot.summary[LEASE_UNTIL] or 0)
+
+
+def test_a_process_keeps_its_lease_while_its_source_has_no_events(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    seen: set[tuple[str | None, int]] = set()
+
+    def is_renewed() -> bool:
+        seen.add(lease_of(lake, source))
+        return len(seen) > 2
+
+    often = lake.under(
+        ingest={"lease_renewal_seconds": 0.1, "dead_letter_snapshots": 2, "kept_dead_letter_snapshots": 1}
+    )
+    ingest(often, source, Idle(is_renewed))
+    assert len({holder for holder, _ in seen}) == 1
+    assert len(lake.reader.load_table(source.ledger.schema, source.ledger.name).snapshots()) <= 3
+
+
+def test_a_process_that_waits_for_events_ends_when_another_takes_over(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    other = Lease(source.ledger, lake.reader, lambda: lake.spark)
+
+    def is_over() -> bool:
+        if lease_of(lake, source)[0] != other.holder:
+            assert other.take() is None
+        return False
+
+    slow = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 0.5})
+    with pytest.raises(ConfigError, match="another process ingests this source"):
+        ingest(slow, source, Idle(is_over))
+    assert lease_of(lake, source)[0] == other.holder
 
 
 def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(lake: Warehouse) -> None:

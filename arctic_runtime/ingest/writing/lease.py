@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
+import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect
-from arctic_runtime.errors import ArcticError, CommitConflict, ConfigError
+from arctic_runtime.effects import effect, retried
+from arctic_runtime.errors import ArcticError, ConfigError
+from arctic_runtime.model.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.commit import Attempt, said, swap_in
+from arctic_runtime.spark.tables.snapshots import expire_snapshots
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,15 +51,47 @@ class Lease:
         self._renew_at = 0.0
 
     def take(self) -> Held | None:
-        """Takes the lease; the other process's where one has it, which may have ended since it last gave a sign."""
+        """Takes the lease; the other process's where one has it, which may have ended since it last gave a sign.
+
+        Raises CommitConflict where other commits to the table always win.
+        """
+        return retried(self._take, self._reader.thresholds.commits.attempts)
+
+    def _take(self) -> Held | None:
         head, found = self._observe()
         if found is not None and found.holder != self.holder and found.until > time.time() and not _has_ended(found):
             return found
-        try:
-            self._commit(head, time.time() + self._reader.thresholds.ingest.lease_seconds)
-        except CommitConflict:
-            return self._observe()[1]
+        self._commit(head, time.time() + self._reader.thresholds.ingest.lease_seconds)
         return None
+
+    @contextmanager
+    def kept(self, lost: Callable[[], None]) -> Iterator[None]:
+        """While this lasts, signs of life are given in time, however long a batch takes or the source has no events.
+
+        `lost` is called when another process has taken over; ConfigError is raised at the end then.
+        """
+        ended = threading.Event()
+        others: list[Held] = []
+
+        def keep() -> None:
+            while not others and not ended.wait(self._reader.thresholds.ingest.lease_renewal_seconds):
+                try:
+                    others.extend(filter(None, [self.take()]))
+                except Exception as error:
+                    # The next sign may get through; what can't be done at all fails in the work itself.
+                    LOG.debug("the lease in %s was not renewed: %s", self.table, error)
+            if others:
+                lost()
+
+        keeper = threading.Thread(target=keep, name="lease", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+        if others:
+            raise taken(self.table, others[0])
 
     def renew(self) -> None:
         """Gives a sign of life where it is time for one; raises ConfigError where another process has taken over."""
@@ -81,7 +119,23 @@ class Lease:
             effect("ingest.lease", writer.append, f"take the lease in {self.table}", SPARK)
 
         swap_in(attempt, self.table, head, write)
+        self._tidy()
         self._renew_at = time.time() + self._reader.thresholds.ingest.lease_renewal_seconds
+
+    def _tidy(self) -> None:
+        """Expires old snapshots of the table, of which each sign makes one, when there are many."""
+        limits = self._reader.thresholds.ingest
+        table = self._reader.load_table(self.table.schema, self.table.name)
+        parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+        if len(parents) <= limits.dead_letter_snapshots:
+            return
+        line, at = [], table.metadata.current_snapshot_id
+        while at in parents:
+            line.append(at)
+            at = parents[at]
+        old = tuple(snapshot for snapshot in line[limits.kept_dead_letter_snapshots :] if snapshot is not None)
+        if old:
+            expire_snapshots(ExpireSnapshots(self.table, old), self._spark())
 
     def _observe(self) -> tuple[int, Held | None]:
         """The head of the table, and the newest lease in its history."""

@@ -18,6 +18,7 @@ from arctic_runtime.ingest.writing.decode import PART, REASON
 from arctic_runtime.ingest.writing.letters import Letters, schema_text, since_text
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.ingestion import Progress
+from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND, POSITION
 from arctic_runtime.spark.engine.java_errors import SPARK
@@ -78,8 +79,9 @@ class Ledger:
         table = self._load()
         if table is None:
             empty = self._spark().createDataFrame([], ", ".join(f"`{of.name}` {of.type}" for of in COLUMNS))
-            writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty("format-version", "3")
-            writer = writer.tableProperty(KIND, "dead letters")
+            writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty(KIND, "dead letters")
+            for key, value in {"format-version": "3", **KEPT_METADATA}.items():
+                writer = writer.tableProperty(key, value)
             effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
             return
         for missing in COLUMNS:
