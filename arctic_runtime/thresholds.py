@@ -334,6 +334,9 @@ class IngestThresholds:
     lease_poll_seconds: float = 2.0
     """Pause between two looks of a process that stands by."""
 
+    look_seconds: float = 60.0
+    """Pause between two looks for tables that a source includes and that were made in the meantime."""
+
 
 @dataclass(frozen=True)
 class ServiceThresholds:

@@ -65,6 +65,10 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
 
 def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
     """The connection of a source; raises ConfigError for an unknown connector or settings that can't be used."""
+    return _checked(source).make(source, reader, session)
+
+
+def _checked(source: IngestSource) -> Connector:
     known = CONNECTORS.get(source.connector)
     if known is None:
         raise ConfigError(
@@ -78,7 +82,7 @@ def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Co
             f"source {source.name}: its `meta.arctic.ingest` can't be used with connector {source.connector}.\n"
             + "\n".join(f"  - {text}" for text in wrong)
         )
-    return known.make(source, reader, session)
+    return known
 
 
 _DATABASE_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
@@ -86,8 +90,12 @@ _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 
 
 def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
+    return Connection(DebeziumTransport(_debezium(source), reader.thresholds.debezium), debezium())
+
+
+def _debezium(source: IngestSource) -> DebeziumConnection:
     given = source.connection
-    connection = DebeziumConnection(
+    return DebeziumConnection(
         connector=source.connector,
         host=str(given["host"]),
         port=_port(source, given.get("port", _PORTS[source.connector])),
@@ -99,7 +107,6 @@ def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connec
         properties=_properties(source, given.get("properties") or {}),
         **({"server_id": int(given["server_id"])} if "server_id" in given else {}),
     )
-    return Connection(DebeziumTransport(connection, reader.thresholds.debezium), debezium())
 
 
 def _port(source: IngestSource, value: Any) -> int:

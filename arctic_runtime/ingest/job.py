@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,12 +16,14 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.transport import Batch, TableEvents, Transport
+from arctic_runtime.ingest.transports.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableEvents, Transport
 from arctic_runtime.ingest.writing.lease import Lease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.letters import Letters
 from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
 from arctic_runtime.model.ingestion import Progress
+from arctic_runtime.profile import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,16 +69,20 @@ class Ingestion:
         self._report = report
         self._ledger = Ledger(source.ledger, reader, self._spark)
         self._lease = Lease(source.ledger, reader, self._spark)
-        self._writers = {table.name: TableWriter(table, reader, self._spark, form) for table in source.tables}
-        self._tables = {table.source_name: table for table in source.tables}
+        self._form = form
+        self._writers: dict[str, TableWriter] = {}
+        self._tables: dict[str, IngestedTable] = {}
+        self._adopt(source.tables)
+        self._look_at = 0.0
         self._stopping = threading.Event()
         self._is_staged = False
         self._merging: Future[None] | None = None
 
-    def run(self, once: bool, resync: bool = False) -> None:
+    def run(self, once: bool, resync: bool = False, tables: Collection[str] = ()) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
 
-        With `resync` it begins with another snapshot, of which the tables get what differs.
+        With `resync` it begins with another snapshot, of which the tables get what differs, and with names of `tables`
+        with one of just these.
 
         While another process ingests the source, this one stands by, and with `once` raises ConfigError. Raises
         SourceError where the source fails, DataError for more dead letters than are allowed, and what writing
@@ -87,7 +94,7 @@ class Ingestion:
             return
         try:
             with self._lease.kept(self.stop):
-                self._ingest(once, resync)
+                self._ingest(once, resync, tables)
         finally:
             self._lease.end()
 
@@ -100,34 +107,54 @@ class Ingestion:
                 return False
         return True
 
-    def _ingest(self, once: bool, resync: bool) -> None:
-        progress = self._begin(resync)
-        begun = _now()
+    def _ingest(self, once: bool, resync: bool, tables: Collection[str]) -> None:
         actions = self._reader.thresholds.engine.parallel_actions
         try:
             with ThreadPoolExecutor(1, "merge") as beside, ThreadPoolExecutor(actions, "ingest") as pool:
-                for batch in self._transport.batches(once):
-                    started = time.monotonic()
-                    self._lease.renew()
-                    progress = self._write(batch, progress, pool, started)
-                    self._merge(beside)
-                    if self._stopping.is_set():
-                        break
-                    if not once:
-                        self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
-                self._merged()
-            if once and not self._stopping.is_set():
-                # The transport has read all that the source had when it began.
-                self._ledger.advance(replace(progress, caught_up=begun))
+                progress = self._begin(resync, tables, pool)
+                while not self._stopping.is_set():
+                    progress, has_more = self._follow(once, progress, pool, beside)
+                    self._merged()
+                    if not has_more or self._stopping.is_set():
+                        return
+                    self._transport.close()
+                    progress = self._load(self._new_tables(progress), progress, pool)
         finally:
             self._transport.close()
+
+    def _follow(
+        self, once: bool, progress: Progress, pool: ThreadPoolExecutor, beside: Executor
+    ) -> tuple[Progress, bool]:
+        """Writes batches to the end, or until the source has tables more; returns how far that came, and whether."""
+        for writer in self._writers.values():
+            writer.forget()
+        begun = _now()
+        self._transport.open(str(progress.position))
+        if self._stopping.is_set():
+            return progress, False
+        for batch in self._transport.batches(once):
+            started = time.monotonic()
+            self._lease.renew()
+            progress = self._write(batch, progress, pool, started)
+            self._merge(beside)
+            if self._stopping.is_set():
+                break
+            if not once:
+                if not batch.is_snapshot and self._has_more(progress):
+                    return progress, True
+                self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+        if once and not self._stopping.is_set():
+            # The transport has read all that the source had when it began.
+            progress = replace(progress, caught_up=begun)
+            self._ledger.advance(progress)
+        return progress, False
 
     def _merge(self, beside: Executor) -> None:
         """Has bases merged while batches go on; raises what an earlier merge raised."""
         if self._merging is not None and self._merging.done():
             self._merged()
         if self._merging is None:
-            self._merging = beside.submit(self._merge_all)
+            self._merging = beside.submit(_merge_all, tuple(self._writers.values()))
 
     def _merged(self) -> None:
         """Waits for a merge under way; raises what it raised."""
@@ -135,33 +162,110 @@ class Ingestion:
         if merging is not None:
             merging.result()
 
-    def _merge_all(self) -> None:
-        for writer in self._writers.values():
-            writer.merge_base()
+    def _begin(self, resync: bool, tables: Collection[str], pool: ThreadPoolExecutor) -> Progress:
+        """From where to open the transport; a snapshot of tables that are there already is staged.
 
-    def _begin(self, resync: bool) -> Progress:
-        """Opens the transport where the source's tables are; a snapshot of tables that are there already is staged."""
+        Tables that the stream does not have yet are loaded before it, and so are `tables`.
+        """
         initial = self._transport.initial
-        if resync and not self._transport.snapshots(initial):
+        can_load = isinstance(self._transport, LoadsTables)
+        if (resync and not self._transport.snapshots(initial)) or (tables and not can_load):
             raise ConfigError(
                 f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
             )
         progress = self._ledger.progress()
         if not resync:
             self._transport.check(progress.position)
-        if resync or progress.position is None:
+        is_first = resync or progress.position is None
+        self._look(Progress(initial) if is_first else progress)
+        if unknown := [name for name in tables if name not in self._writers]:
+            raise ConfigError(
+                f"source {self.source.name}: it has no table {', '.join(unknown)} to resync"
+                f"{nearest(unknown[0], self._writers)}"
+            )
+        if is_first:
             # From here on, what is made at the source under this source's names is known to be its own.
-            progress = Progress(initial)
+            progress = Progress(initial, tables=frozenset(self._tables))
             self._ledger.advance(progress)
-        position = str(progress.position)
-        if self._transport.snapshots(position):
-            self._ledger.drop(self._tables)
+        if not self._transport.snapshots(str(progress.position)):
+            self._check_dead()
+            again = [of for of in self._tables.values() if of.name in tables]
+            progress = self._load([*again, *self._new_tables(progress)], progress, pool)
+            return self._without_others(progress)
+        self._ledger.drop(self._tables)
         self._check_dead()
-        self._is_staged = self._transport.snapshots(position) and any(of.is_loaded for of in self._writers.values())
+        self._is_staged = any(of.is_loaded for of in self._writers.values())
         if self._is_staged:
             for writer in self._writers.values():
                 writer.begin_snapshot()
-        self._transport.open(position)
+        return progress
+
+    def _adopt(self, tables: Iterable[IngestedTable]) -> None:
+        for table in tables:
+            self._tables[table.source_name] = table
+            self._writers[table.name] = TableWriter(table, self._reader, self._spark, self._form)
+
+    def _look(self, progress: Progress) -> bool:
+        """Adopts the tables of the source that it includes and that are not known yet; whether there are such."""
+        if not self.source.include or not isinstance(self._transport, LoadsTables):
+            return False
+        self._look_at = time.monotonic() + self._reader.thresholds.ingest.look_seconds
+        names = {table.full_name for table in self._transport.catalog()}
+        if not self._transport.snapshots(str(progress.position)):
+            # Of a table that was dropped there may be events to come.
+            names |= progress.tables or frozenset()
+        new = [of for of in self.source.included(names) if of.source_name not in self._tables]
+        self._adopt(new)
+        self._transport.take_on([of.source_name for of in new])
+        return bool(new)
+
+    def _has_more(self, progress: Progress) -> bool:
+        """Whether, where it is time to look, the source has tables more."""
+        with suppress(ConnectionLost):  # which whoever reads the stream notices by itself
+            return time.monotonic() > self._look_at and self._look(progress)
+        return False
+
+    def _new_tables(self, progress: Progress) -> list[IngestedTable]:
+        """The tables that the source's stream does not have yet."""
+        if progress.tables is None:  # an earlier version kept no list
+            return [of for of in self._tables.values() if not self._writers[of.name].is_loaded]
+        return [of for of in self._tables.values() if of.source_name not in progress.tables]
+
+    def _without_others(self, progress: Progress) -> Progress:
+        """Notes, before the stream goes on without them, that tables are not followed: they miss what comes now."""
+        tables = frozenset(self._tables) - {of.source_name for of in self._new_tables(progress)}
+        if progress.tables != tables:
+            progress = replace(progress, tables=tables)
+            self._ledger.advance(progress)
+        return progress
+
+    def _load(self, tables: Collection[IngestedTable], progress: Progress, pool: ThreadPoolExecutor) -> Progress:
+        """Brings tables up to a snapshot of their own, and returns from where the stream goes on with them.
+
+        Each table's commit has the position of its rows, so that earlier events are left out. Where the process dies
+        before the progress is noted, new tables are loaded once more.
+        """
+        if not tables or not isinstance(self._transport, LoadsTables):
+            return progress
+        tables = {of.name: of for of in tables}.values()
+        writers = [self._writers[of.name] for of in tables]
+        for writer in writers:
+            writer.begin_snapshot()
+        letters = self._ledger.newest()
+        with closing(self._transport.load([of.source_name for of in tables], str(progress.position))) as batches:
+            for batch in batches:
+                started = time.monotonic()
+                self._lease.renew()
+                written = self._collected(batch, pool)
+                if not batch.is_snapshot:
+                    self._ledger.drop([of.source_name for of in tables], letters)
+                    written += self._all(pool, [partial(self._end_snapshot, of, batch.position) for of in writers])
+                    progress = replace(progress, position=batch.progress, tables=frozenset(self._tables))
+                    self._ledger.advance(progress)
+                self._report(BatchReport(written, batch.count, time.monotonic() - started, progress))
+                if self._stopping.is_set():
+                    break
+        self._check_dead()
         return progress
 
     def stop(self) -> None:
@@ -172,14 +276,18 @@ class Ingestion:
     def _write(self, batch: Batch, progress: Progress, pool: ThreadPoolExecutor, started: float) -> Progress:
         written: tuple[Written, ...] = ()
         by_table = self._by_table(batch)
+        if batch.comes_again:
+            for writer in self._writers.values():
+                writer.forget()
         if self._is_staged:
-            written = self._all(pool, [partial(self._collect_table, table, parts, batch) for table, parts in by_table])
+            written = self._collected(batch, pool)
         if self._is_staged and not batch.is_snapshot:
-            written += self._all(pool, [partial(self._end_snapshot, writer) for writer in self._writers.values()])
+            ended = [partial(self._end_snapshot, of, self._transport.initial) for of in self._writers.values()]
+            written += self._all(pool, ended)
         if not self._is_staged or not batch.is_snapshot:
             written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
             self._is_staged = False
-        now = replace(progress, position=batch.progress or batch.position)
+        now = replace(progress, position=batch.progress or batch.position, tables=frozenset(self._tables))
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
         self._ledger.advance(now)
@@ -220,13 +328,18 @@ class Ingestion:
             found.append(writer.write(part, after, dead, reads))
         return found
 
+    def _collected(self, batch: Batch, pool: ThreadPoolExecutor) -> tuple[Written, ...]:
+        """Stages the rows of a snapshot in a batch."""
+        parts = self._by_table(batch)
+        return self._all(pool, [partial(self._collect_table, table, events, batch) for table, events in parts])
+
     def _collect_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
         dead = partial(self._take_dead, table, batch.position)
         writer = self._writers[table.name]
         return [writer.collect(part, dead) for events in parts for part in writer.told(events)]
 
-    def _end_snapshot(self, writer: TableWriter) -> list[Written]:
-        return [writer.end_snapshot(self._transport.initial)]
+    def _end_snapshot(self, writer: TableWriter, position: str) -> list[Written]:
+        return [writer.end_snapshot(position)]
 
     def _take_dead(self, table: IngestedTable, position: str, letters: Letters) -> None:
         self._ledger.add(letters, table.source_name, position, _now())
@@ -250,6 +363,11 @@ class Ingestion:
             self._sessions.spark = self._session()
         found: SparkSession = self._sessions.spark
         return found
+
+
+def _merge_all(writers: Iterable[TableWriter]) -> None:
+    for writer in writers:
+        writer.merge_base()
 
 
 def _now() -> datetime.datetime:

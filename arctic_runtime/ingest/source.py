@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError
@@ -81,7 +82,9 @@ class IngestSource:
     """A source that is ingested. `connection` holds what only its connector understands, secrets among it.
 
     `trigger_seconds` is the shortest time between two batches, and `most_dead` the number of dead letters that
-    are kept at most before ingestion stops; None for any number.
+    are kept at most before ingestion stops; None for any number. `table_schema` is where the source has tables whose
+    name says no schema, None where it has no schemas. `include` are patterns of names, with schema, of tables that are
+    ingested without being declared.
     """
 
     name: str
@@ -91,6 +94,39 @@ class IngestSource:
     ledger: TableName
     trigger_seconds: float = 1.0
     most_dead: int | None = 0
+    table_schema: str | None = None
+    include: tuple[str, ...] = ()
+    schema_changes: SchemaChanges = "safe"
+
+    def included(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
+        """The tables among names in the source, with schema, that `include` has and that are not declared.
+
+        Each has the name that it has in the source. Raises ConfigError where two tables would have one name.
+        """
+        taken = {self.ledger.name.casefold(): "the source's dead letters"}
+        taken |= {table.table.name.casefold(): table.source_name for table in self.tables}
+        declared = {table.source_name for table in self.tables}
+        found = []
+        for full in sorted({*names} - declared):
+            if not any(fnmatchcase(full, pattern) for pattern in self.include):
+                continue
+            name = full.rpartition(".")[2]
+            other = taken.setdefault(name.casefold(), full)
+            if other != full:
+                raise ConfigError(
+                    f"source {self.name}: {other} and {full} would both be the table {self.ledger.schema}.{name}.\n"
+                    f"  what to do: declare {full} with another name and `source_table: {full}`, or narrow `include`"
+                )
+            declared_as = DeclaredTable(name, name, self.ledger.schema, self.ledger.catalog, {"source_table": full}, ())
+            found.append(_table(declared_as, self.schema_changes, None, []))
+        return tuple(found)
+
+
+def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
+    """Where a database has tables whose name says no schema; None for other sources."""
+    if connector == "postgresql":
+        return "public"
+    return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
 
 
 @dataclass(frozen=True)
@@ -121,8 +157,8 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
             values[key] = read(key, known.pop(key)) if key in known else default
         except ConfigError as error:
             wrong.append(str(error))
-    policy = values.pop("schema_changes", "safe")
-    schema = values.get("table_schema") or _default_schema(known, connector)
+    policy = values.pop("schema_changes")
+    schema = values.get("table_schema") or read_default_schema(str(connector), known)
     read_tables = [_table(table, policy, schema, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")
@@ -132,7 +168,16 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
         )
     ledger = dead_letters_of(name, tables)
     return IngestSource(
-        name, str(connector), known, tuple(read_tables), ledger, values["trigger"], values["dead_letters"]
+        name,
+        str(connector),
+        known,
+        tuple(read_tables),
+        ledger,
+        values["trigger"],
+        values["dead_letters"],
+        schema,
+        values["include"],
+        policy,
     )
 
 
@@ -140,13 +185,6 @@ def dead_letters_of(name: str, tables: Collection[DeclaredTable]) -> TableName:
     """The dead letter table of a source with these tables, in the schema of the first."""
     first = next(iter(tables))
     return TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
-
-
-def _default_schema(connection: Mapping[str, Any], connector: object) -> str | None:
-    """Where a database has tables whose name says no schema; None for other sources."""
-    if connector == "postgresql":
-        return "public"
-    return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
 
 
 def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: list[str]) -> IngestedTable:
@@ -187,9 +225,17 @@ def _read_most(key: str, value: Any) -> int | None:
     return most
 
 
+def _read_patterns(key: str, value: Any) -> tuple[str, ...]:
+    found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
+    if not found or not all(isinstance(of, str) and "." in of for of in found):
+        raise ConfigError(f"`{key}: {value}` must be a list of tables with their schema, such as [public.*]")
+    return found
+
+
 _READERS: Mapping[str, tuple[Callable[[str, Any], Any], Any]] = {
     "schema_changes": (_read_policy, "safe"),
     "trigger": (_read_seconds, 1.0),
     "dead_letters": (_read_most, 0),
     "table_schema": (read_text, None),
+    "include": (_read_patterns, ()),
 }

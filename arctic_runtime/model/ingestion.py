@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CAUGHT_UP, POSITION, SOURCE_TIME
+from arctic_runtime.model.properties import CAUGHT_UP, POSITION, SOURCE_TABLES, SOURCE_TIME
 
 _SHOWN = 80
 """The longest text of a position that is shown to people."""
@@ -28,12 +28,14 @@ class Progress:
     """How far all tables of a source are: a position of its transport, and times in UTC.
 
     `newest` is when the newest change that they have was made, None where no event tells it. `caught_up` is the newest
-    time at which the source is known to have had nothing that they did not get.
+    time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
+    with those of a snapshot that is under way; None where these are not known.
     """
 
     position: str | None = None
     newest: datetime | None = None
     caught_up: datetime | None = None
+    tables: frozenset[str] | None = None
 
     @property
     def as_of(self) -> datetime | None:
@@ -52,12 +54,20 @@ class Progress:
     @classmethod
     def decode(cls, properties: Mapping[str, str]) -> Progress:
         """The progress in the properties of a dead letter table."""
-        return cls(properties.get(POSITION), _time(properties.get(SOURCE_TIME)), _time(properties.get(CAUGHT_UP)))
+        tables = properties.get(SOURCE_TABLES)
+        return cls(
+            properties.get(POSITION),
+            _time(properties.get(SOURCE_TIME)),
+            _time(properties.get(CAUGHT_UP)),
+            None if tables is None else frozenset(json.loads(tables)),
+        )
 
     def encode(self) -> dict[str, str]:
         """The properties, without those that are None."""
         times = {SOURCE_TIME: self.newest, CAUGHT_UP: self.caught_up}
         texts = {POSITION: self.position, **{key: None if at is None else str(millis(at)) for key, at in times.items()}}
+        if self.tables is not None:
+            texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
         return {key: text for key, text in texts.items() if text is not None}
 
 
@@ -88,7 +98,8 @@ def plain_position(text: str) -> str:
     read = _read(text)
     if not isinstance(read, dict) or "history" not in read:
         return text
-    return json.dumps({key: value for key, value in read.items() if key != "history"}, separators=(",", ":"))
+    kept = {key: value for key, value in read.items() if key not in ("history", "joining")}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def describe_position(text: str) -> str:

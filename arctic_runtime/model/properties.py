@@ -50,6 +50,7 @@ POSITION: Final = "arctic.position"
 POSITION_EVENTS: Final = "arctic.position-events"
 SOURCE_TIME: Final = "arctic.source-time"
 CAUGHT_UP: Final = "arctic.caught-up"
+SOURCE_TABLES: Final = "arctic.source-tables"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 
@@ -202,6 +203,12 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the newest time at which the source is known to have had nothing that its tables did not get, in milliseconds "
         "since 1970",
+    ),
+    StoredName(
+        SOURCE_TABLES,
+        ("property of the dead letter table",),
+        "the tables of the source that are loaded, or are being loaded by the snapshot under way, as a JSON list of "
+        "their names in the source",
     ),
     StoredName(
         LEASE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.spark.refresh.restore import restore
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.spark.warehouse import Warehouse
 
@@ -105,15 +106,37 @@ def source(database: Database, lake: Warehouse) -> IngestSource:
     return IngestSource("shop", database.connector, connection, tables, lake.table("shop__dead_letters"))
 
 
-def ingest(lake: Warehouse, source: IngestSource, **thresholds: Mapping[str, Any]) -> list[BatchReport]:
+def ingest(
+    lake: Warehouse, source: IngestSource, tables: Collection[str] = (), **thresholds: Mapping[str, Any]
+) -> list[BatchReport]:
+    """Ingests a source to its end, some tables from another snapshot on."""
     under = lake.under(ingest={"lease_seconds": 0}, **thresholds)
     connection = connect(source, under.reader, lake.environment.session)
     reports: list[BatchReport] = []
     job = Ingestion(
         source, connection.transport, connection.form, under.reader, lake.environment.session, reports.append
     )
-    job.run(once=True)
+    job.run(once=True, tables=tables)
     return reports
+
+
+def ingest_dying(lake: Warehouse, source: IngestSource, at: tuple[str, ...] = ("ingest.", "commit.")) -> set[str]:
+    """Ingests, dies once after each effect whose name begins so, and goes on; returns the names of these effects."""
+    died: set[str] = set()
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if name not in died and name.startswith(at):
+            died.add(name)
+            raise Died(name)
+        return done
+
+    with failpoint(dying):
+        for _ in range(40):
+            with contextlib.suppress(Died):
+                ingest(lake, source)
+                break
+    return died
 
 
 @contextlib.contextmanager
@@ -146,7 +169,7 @@ def statement(chance: random.Random, database: Database) -> str:
             f"update {{at}}.orders set id = {other + 300} where id = {key} "
             f"and not exists (select 1 from (select id from {{at}}.orders) o where o.id = {other + 300})",
             f"delete from {{at}}.orders where id = {key} or id = {other + 300}",
-            f"insert into {{at}}.items values ({key}, 'c', {other}) {n}",
+            f"insert into {{at}}.items (a, b, n) values ({key}, 'c', {other}) {n}",
             f"delete from {{at}}.items where a = {key}",
         )
     )
@@ -166,20 +189,8 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource, at: tuple[str, ...]
 ) -> None:
     """It dies once after each effect whose name begins so; the empty text stands for all."""
-    died: set[str] = set()
-
-    def dying(name: str, action: Callable[[], Any]) -> Any:
-        done = action()
-        if name not in died and name.startswith(at):
-            died.add(name)
-            raise Died(name)
-        return done
-
-    with load(database, 1), failpoint(dying):
-        for _ in range(40):
-            with contextlib.suppress(Died):
-                ingest(lake, source)
-                break
+    with load(database, 1):
+        died = ingest_dying(lake, source, at=at)
     assert {"ingest.lease", "ingest.advance", "commit.append", "commit.publish"} <= died
     assert ("view.replace" in died) == ("" in at)
     ingest(lake, source)
@@ -210,6 +221,31 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     database.sql("update {at}.orders set item = 'late' where id = 150")
     ingest(lake, source)
     is_equal(lake, database)
+
+
+@ONE_IS_SLOW
+def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
+    lake: Warehouse, database: Database, source: IngestSource
+) -> None:
+    """One is declared later and was altered since; then one is loaded again that was restored to an old version."""
+    orders = source.tables[0].model(("id",))
+    ingest(lake, replace(source, tables=source.tables[:1]))
+    first = lake.state(orders).changes
+    assert first is not None
+    assert first.head is not None
+    database.sql("insert into {at}.items values (1000, 'b', 1)", "alter table {at}.items add more int")
+    places = ("commit.publish", "ingest.drop_stage", "ingest.advance")
+    with load(database, 2):
+        assert ingest_dying(lake, source, places) == {*places}
+    ingest(lake, source)
+    is_equal(lake, database)
+    restore(lake.session_of(orders), first.head.snapshot)
+    with load(database, 3):
+        ingest(lake, source, ["orders"])
+    ingest(lake, source)
+    is_equal(lake, database)
+    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=True):
+        assert lake.broken(table.model(key)) == []
 
 
 @ONE_IS_SLOW

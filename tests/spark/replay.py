@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents
 from tests.spark.warehouse import Warehouse
 
 ORDERS = SourceSchema((SourceColumn("id", "bigint"), SourceColumn("item", "string"), SourceColumn("n", "int")), ("id",))
@@ -83,12 +83,39 @@ class Replay:
         pass
 
 
+@dataclass
+class Loading(Replay):
+    """A replay that also loads tables beside its stream: `rows` of snapshots by table, as of the position `at`."""
+
+    rows: dict[str, Part] = field(default_factory=dict)
+    at: str = "0"
+    loaded: list[str] = field(default_factory=list)
+    tables: Sequence[str] = ()
+    taken: list[str] = field(default_factory=list)
+
+    def catalog(self) -> list[CatalogTable]:
+        return [CatalogTable("public", table, ("id",)) for table in self.tables]
+
+    def take_on(self, tables: Collection[str]) -> None:
+        self.taken += tables
+
+    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
+        self.loaded += tables
+        parts = [self.rows[table] for table in tables]
+        halves = [(replace(of, texts=of.texts[:1]), replace(of, texts=of.texts[1:])) for of in parts]
+        first, last = (tuple(self._events(half[place], 0) for half in halves) for place in range(2))
+        yield Batch(first, "0", len(first), is_snapshot=True)
+        yield Batch(last, self.at, sum(len(of.texts) for of in parts) - len(first), progress=position)
+
+
 def source_of(lake: Warehouse, *names: str, **settings: Any) -> IngestSource:
     tables = tuple(IngestedTable(name, f"public.{name}", lake.table(name), settings) for name in names)
     return IngestSource("shop", "replay", {}, tables, lake.table("shop__dead_letters"))
 
 
-def ingest(lake: Warehouse, source: IngestSource, transport: Replay) -> list[BatchReport]:
+def ingest(lake: Warehouse, source: IngestSource, transport: Replay, tables: Collection[str] = ()) -> list[BatchReport]:
+    """Ingests a source to its end, some tables from another snapshot on."""
     reports: list[BatchReport] = []
-    Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, reports.append).run(once=True)
+    job = Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, reports.append)
+    job.run(once=True, tables=tables)
     return reports

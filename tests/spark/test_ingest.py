@@ -18,8 +18,9 @@ import pytest
 
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.job import Ingestion
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import Lease
@@ -29,7 +30,8 @@ from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.operations.inspect import history, status
 from arctic_runtime.spark.refresh.restore import restore
-from tests.spark.replay import ITEMS, ORDERS, Part, Replay, event, ingest, source_of
+from dbt.adapters.arctic.sources import ingested_models
+from tests.spark.replay import ITEMS, ORDERS, Loading, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
 
@@ -614,3 +616,131 @@ def test_a_snapshot_that_was_interrupted_is_made_again_and_rows_that_are_gone_ar
         (9, "update", "c"),
     ]
     assert not {name for name in lake.reader.list_relations(lake.namespace) if name.endswith("__snapshot")}
+
+
+def read(name: str, price: int) -> str:
+    return event("r", None, {"name": name, "price": price})
+
+
+def priced(op: str, name: str, price: int) -> Part:
+    return Part("public.items", ITEMS, [event(op, None, {"name": name, "price": price})])
+
+
+FIRST = [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])]
+NOTHING = SourceSchema((SourceColumn("id", "bigint"), SourceColumn("at", "timestamp")), ("id",))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: Warehouse, is_killed: bool) -> None:
+    """Events that its rows have already are left out, wherever the process dies; one without rows is there too."""
+    lake = lake.under(ingest={"lease_seconds": 0})
+    died: set[str] = set()
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        if is_killed and name not in died:
+            died.add(name)
+            raise Died(name)
+        return done
+
+    ingest(lake, source_of(lake, "orders"), Replay([FIRST]))
+    rows_now = {
+        "public.items": Part("public.items", ITEMS, [read("a", 2), read("b", 1)]),
+        "public.nothing": Part("public.nothing", NOTHING, []),
+    }
+    log = [
+        FIRST,
+        [priced("c", "a", 1)],
+        [priced("u", "a", 2), priced("c", "b", 1)],
+        [priced("u", "b", 3), *FIRST],
+        [Part("public.nothing", NOTHING, [event("c", None, {"id": 1, "at": None})])],
+    ]
+    source = source_of(lake, "orders", "items", "nothing")
+    transport = Loading(log[:3], rows=rows_now, at="3")
+    with failpoint(dying):
+        for _ in range(40):
+            with contextlib.suppress(Died):
+                ingest(lake, source, transport)
+                break
+    assert not is_killed or {"ingest.stage", "ingest.drop_stage", "ingest.advance", "commit.publish"} <= died
+    assert rows(lake, "items") == {("a", Decimal(2)), ("b", Decimal(1))}
+    assert rows(lake, "nothing") == set()
+    later = Loading(log)
+    ingest(lake, source, later)
+    assert later.loaded == []
+    assert rows(lake, "items") == {("a", Decimal(2)), ("b", Decimal(3))}
+    assert rows(lake, "nothing") == {(1, None)}
+    changes = lake.spark.table(lake.sql_name("items__changes")).select("name", "price", "_action").collect()
+    assert sorted((*row,) for row in changes) == [
+        ("a", Decimal(2), "insert"),
+        ("b", Decimal(1), "insert"),
+        ("b", Decimal(3), "update"),
+    ]
+    for table, key in zip(source.tables, ("id", "name", "id"), strict=True):
+        assert lake.broken(table.model((key,))) == []
+
+
+def test_one_table_is_loaded_again_and_gets_what_differs(lake: Warehouse) -> None:
+    """So does a table that was left out meanwhile: its events of then never came."""
+    both, one = source_of(lake, "orders", "items"), source_of(lake, "orders")
+    ingest(lake, both, Replay([[*FIRST, priced("c", "a", 1), priced("c", "b", 1)]]))
+    again = Loading([FIRST, FIRST], rows={"public.items": Part("public.items", ITEMS, [read("a", 1), read("c", 1)])})
+    ingest(lake, both, replace(again, at="2"), tables=["items"])
+    assert rows(lake, "items") == {("a", Decimal(1)), ("c", Decimal(1))}
+    ingest(lake, one, Replay([FIRST, FIRST, [priced("d", "c", 1)]][:2]))
+    emptied = Part("public.items", ITEMS, [])
+    back = Loading([FIRST, FIRST, FIRST], rows={"public.items": emptied}, at="3")
+    ingest(lake, both, back)
+    assert back.loaded == ["public.items"]
+    assert rows(lake, "items") == set()
+    changes = lake.spark.table(lake.sql_name("items__changes")).groupBy("_action").count().collect()
+    assert {row[0]: row[1] for row in changes} == {"insert": 3, "delete": 3}
+
+
+def test_without_snapshots_a_resync_is_refused(lake: Warehouse) -> None:
+    with pytest.raises(ConfigError, match="gives no snapshot to resync by"):
+        ingest(lake, source_of(lake, "orders"), Replay([FIRST]), tables=["orders"])
+    with pytest.raises(ConfigError, match=r"no table order to resync .did you mean 'orders'"):
+        ingest(lake, source_of(lake, "orders"), Loading([FIRST]), tables=["order"])
+
+
+def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None:
+    class Rewound(Replay):
+        def batches(self, until_drained: bool) -> Iterator[Batch]:
+            yield from super().batches(until_drained)
+            yield Batch((), "1", 0, comes_again=True)
+            self.opened = "1"
+            yield from super().batches(until_drained)
+
+    log = [[priced("c", "a", 1)], [priced("u", "a", 2)], [priced("u", "a", 3)]]
+    ingest(lake, source_of(lake, "items"), Rewound(log))
+    assert lake.spark.table(lake.sql_name("items__changes")).count() == 3
+
+
+def test_tables_that_a_source_includes_are_loaded_when_they_are_there(lake: Warehouse) -> None:
+    """At the start, and while ingestion goes on; they are followed and known to operations as declared ones are."""
+    lake = lake.under(ingest={"look_seconds": 0})
+    source = replace(source_of(lake, "orders"), include=("public.it*", "public.orders", "public.n*"), trigger_seconds=0)
+    items = {"public.items": Part("public.items", ITEMS, [read("a", 1)])}
+    log = [[*FIRST, priced("c", "b", 1)], FIRST, [priced("u", "a", 2)]]
+    first = Loading(log[:1], tables=["orders", "items", "people"])
+    ingest(lake, source, first)
+    assert (first.loaded, first.taken, rows(lake, "items")) == ([], ["public.items"], {("b", Decimal(1))})
+
+    class Made(Loading):
+        """A source in which a table is made after the first batch."""
+
+        def batches(self, until_drained: bool) -> Iterator[Batch]:
+            for batch in super().batches(until_drained):
+                yield batch
+                self.tables = ["orders", "items", "nothing"]
+            job.stop()
+
+    nothing = {"public.nothing": Part("public.nothing", NOTHING, [])}
+    made = Made(log, rows={**items, **nothing}, at="3", tables=["orders"])
+    job = Ingestion(source, made, debezium(), lake.reader, lake.environment.session)
+    job.run(once=False)
+    assert made.loaded == ["public.nothing"]
+    assert rows(lake, "nothing") == set()
+    models = ingested_models([source], lake.reader)
+    assert sorted(model.table.name for model in models) == ["items", "nothing", "orders"]

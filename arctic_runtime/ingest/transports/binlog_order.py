@@ -32,7 +32,15 @@ class BinlogOrder:
         return place(source) >= place(position.offset)
 
     def is_past(self, position: Position, other: Position) -> bool:
-        return place(position.offset) > place(other.seen or other.offset)
+        if other.seen is None:
+            return place(position.offset) >= place(other.offset)
+        return place(position.offset) > place(other.seen)
+
+    def has_come_to(self, position: Position, offset: Source) -> bool:
+        return place(position.offset) >= place(offset)
+
+    def as_of(self, begin: Position, first: Source | None) -> Position:
+        return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
 
 
 def begin_of(offset: Source) -> Source:

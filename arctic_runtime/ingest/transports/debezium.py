@@ -9,7 +9,7 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -23,10 +23,11 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium_connection import HISTORY, OFFSETS, DebeziumConnection, engine_properties
-from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position, read_position
+from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, Position, Source, read_position
 from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
+from arctic_runtime.ingest.transports.schema_history import of_tables, until
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _RUNS = itertools.count(1)
+_NO_PLACES = pa.array([], pa.int64())
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,21 @@ class DebeziumTransport:
         self._connection = connection
         self._thresholds = thresholds
         self._now: _Open | None = None
+        self._beside: DebeziumTransport | None = None
         self._closed = threading.Event()
         self._receipts: dict[str, _Receipt] = {}
         self._tables: dict[int, tuple[str, SourceSchema]] = {}
         self._acknowledged_at = 0.0
+
+    def catalog(self) -> list[CatalogTable]:
+        server = self._server()
+        try:
+            return server.catalog()
+        finally:
+            server.close()
+
+    def take_on(self, tables: Collection[str]) -> None:
+        self._connection = self._connection.with_tables(tables)
 
     def check(self, position: str | None) -> None:
         server = self._server()
@@ -130,7 +143,7 @@ class DebeziumTransport:
         self._closed.clear()
         try:
             server.prepare(known)
-            self._now = _Open(server, self._started(server, known), known)
+            self._now = self._begun(server, known)
         except BaseException:
             server.close()
             raise
@@ -162,11 +175,14 @@ class DebeziumTransport:
                         if receipt is not None:
                             self._receipts[piece.position] = receipt
                         told = pushed = pushed if until_drained else heard
-                        batch = replace(piece, caught_up=now.caught_up())
+                        batch = replace(piece, caught_up=None if position.joining else now.caught_up())
                         ready, gathered = _gathered(gathered, batch, ends_snapshot)
                         yield from ready
                 if now.end is None and time.monotonic() - now.asked > self._thresholds.idle_seconds:
                     now.ask_end()
+                if self._is_joining(now):
+                    yield from self._rejoined(now, gathered)
+                    gathered = None
             elif time.monotonic() - pushed > pause:
                 pushed = time.monotonic()
                 now.ask_end()
@@ -186,6 +202,76 @@ class DebeziumTransport:
                 "another snapshot; nothing of it was written.\n  what to do: run again; if it happens again, "
                 "`arctic ingest --resync` reads the tables once more and writes what differs"
             )
+
+    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
+        known = read_position(position)
+        server = self._server()
+        self._closed.clear()
+        try:
+            server.check(known)
+            server.publish(tables)
+        finally:
+            server.close()
+        often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
+        self._beside = DebeziumTransport(self._connection.beside(tables), often)
+        try:
+            self._beside.open(INITIAL.text)
+            for batch in self._beside.snapshot():
+                yield batch if batch.is_snapshot else self._loaded(batch, tables, known)
+        finally:
+            self._beside.close()
+
+    def snapshot(self) -> Iterator[Batch]:
+        """The batches of the snapshot of a transport that was just opened at the initial position.
+
+        The position of the last is that of its rows among the events of all streams.
+        """
+        server, order = self._opened().server, self._opened().server.order
+        end: Batch | None = None
+        for batch in self.batches(until_drained=False):
+            if batch.is_snapshot:
+                yield batch
+                continue
+            if end is None:
+                end = batch
+                server.mark()
+            begin = read_position(end.position)
+            first = _first(batch) if batch is not end and batch.count else None
+            if first is not None or order.has_come_to(read_position(batch.position), begin.offset):
+                yield replace(end, position=order.as_of(begin, first).text)
+                return
+
+    def _loaded(self, batch: Batch, tables: Collection[str], known: Position) -> Batch:
+        """The last batch of a snapshot of tables, which the stream that is at a position has from then on."""
+        self._connection = self._connection.with_tables(tables)
+        position = replace(read_position(batch.position), partition=known.partition)
+        if batch.progress is not None:
+            definitions = of_tables(read_position(batch.progress).history or "", tables)
+            left = [replace(of, tables=tuple(sorted({*of.tables} - {*tables}))) for of in known.joining]
+            new = Joining(tuple(tables), position.offset, definitions)
+            known = replace(known, joining=(*(of for of in left if of.tables), new))
+        return replace(batch, position=position.text, progress=known.progress or known.text)
+
+    def _is_joining(self, now: _Open) -> bool:
+        """Whether the stream has come to the place from which on it has more tables."""
+        joining = now.position.joining
+        return (
+            bool(joining)
+            and not self._closed.is_set()
+            and now.server.order.has_come_to(now.run.read, joining[0].offset)
+        )
+
+    def _rejoined(self, now: _Open, gathered: Batch | None) -> Iterator[Batch]:
+        """Goes back to that place. What was read after it comes again, with the events of the new tables among it.
+
+        `gathered` is what was read up to now and not given yet.
+        """
+        if gathered is not None:
+            yield gathered
+        position = _with_joined(now.server, replace(now.position, history=now.run.history()))
+        now.run.close()
+        now.run, now.position, now.end = self._started(now.server, position), position, None
+        yield Batch((), position.text, 0, progress=position.progress, comes_again=True)
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
         known = read_position(position)
@@ -209,6 +295,8 @@ class DebeziumTransport:
 
     def close(self) -> None:
         self._closed.set()
+        if self._beside is not None:
+            self._beside.close()
         if self._now is None:
             return
         now, self._now = self._now, None
@@ -235,13 +323,27 @@ class DebeziumTransport:
             raise SourceError(f"{self._connection.place}: the transport is not open")
         return self._now
 
+    def _begun(self, server: SourceServer, position: Position) -> _Open:
+        """What is open at a position, or where tables join the stream that would have nothing to read before."""
+        connection = self._connection_at(position)
+        while position.joining and (
+            not connection.tables or server.order.has_come_to(position, position.joining[0].offset)
+        ):
+            position = _with_joined(server, position)
+            connection = self._connection_at(position)
+        return _Open(server, self._started(server, position), position)
+
+    def _connection_at(self, position: Position) -> DebeziumConnection:
+        """The connection with the tables that the stream has at a position."""
+        return self._connection.without_tables([table for of in position.joining for table in of.tables])
+
     def _started(self, server: SourceServer, position: Position) -> _Run:
         """An engine that goes on after a position, or begins with a snapshot."""
         from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
 
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
         inside = Path(folder.name)
-        properties = engine_properties(self._connection, inside, self._thresholds, server.properties())
+        properties = engine_properties(self._connection_at(position), inside, self._thresholds, server.properties())
         # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
         engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, self._thresholds)
         self._tables.clear()
@@ -250,7 +352,7 @@ class DebeziumTransport:
             if position.history is not None:
                 (inside / HISTORY).write_text(position.history, encoding="utf-8")
         engine.start()
-        begun = replace(position, seen=None, history=None)
+        begun = replace(position, seen=None, history=None, joining=())
         return _Run(engine, folder, begun, None if position.seen is None else position)
 
     def _is_silent(self, now: _Open, seconds: float) -> bool:
@@ -304,15 +406,15 @@ class DebeziumTransport:
             rows, events = _divided(events)
             start = Position(records.partition, now.server.begin(records.first))
             start = replace(start, history=now.run.history())
-            yield _batch(rows, start), start, None
+            yield _batch([*rows, *self._without_rows(now, start)], start), start, None
         last = {of.table: found for of in events if (found := newest(order, of.events[PAYLOAD])) is not None}
         now.run.read = order.position(records.partition, records.offset, last, start)
         if now.run.resume is not None:
-            events = [self._new(now, of, now.run.resume) for of in events]
-            if not any(of.events.num_rows for of in events) and not order.is_past(now.run.read, now.run.resume):
+            events = [new for of in events if (new := self._new(now, of, now.run.resume)).events.num_rows]
+            if not events and not order.is_past(now.run.read, now.run.resume):
                 return
             now.run.resume = None
-        position = replace(now.run.read, history=now.run.history())
+        position = replace(now.run.read, history=now.run.history(), joining=now.position.joining)
         yield _batch(events, position), position, receipt
 
     def _new(self, now: _Open, of: PlacedEvents, resume: Position) -> PlacedEvents:
@@ -328,6 +430,17 @@ class DebeziumTransport:
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
         return PlacedEvents(table, schema, pa.table(columns), start)
 
+    def _without_rows(self, now: _Open, start: Position) -> list[PlacedEvents]:
+        """No events, with their schema, of each table of which a snapshot had none."""
+        known = {table for table, _ in self._tables.values()}
+        nothing = pa.table({PAYLOAD: pa.array([], pa.string()), ORIGIN: pa.array([], pa.string()), ARRIVAL: _NO_PLACES})
+        found = []
+        for table, of in now.run.engine.tables().items():
+            if table not in known:
+                schema = source_schema(table, json.loads(of.value), json.loads(of.key) if of.key else None)
+                found.append(PlacedEvents(table, schema, nothing, start))
+        return found
+
     def _read(self, now: _Open, events: SchemaEvents) -> tuple[str, SourceSchema]:
         """The table of events, and its columns. Truncations do not tell the primary key, so the server is asked."""
         source = json.loads(events.payload[0].as_py())["source"]
@@ -340,8 +453,25 @@ class DebeziumTransport:
         return table, found
 
 
+def _with_joined(server: SourceServer, position: Position) -> Position:
+    """The place at which the first of the joining tables join, with their definitions."""
+    first, *others = position.joining
+    place = server.order.as_of(Position(position.partition, first.offset), None)
+    history = until(position.history or "", first.offset) + first.history
+    return replace(place, history=history, joining=tuple(others))
+
+
+def _first(batch: Batch) -> Source:
+    """The source of the first event of a batch."""
+    parts: list[pa.Table] = [of.events for of in batch.tables]
+    first = min(parts, key=lambda of: of[ARRIVAL][0].as_py())
+    source: Source = json.loads(first[PAYLOAD][0].as_py())["source"]
+    return source
+
+
 def _batch(events: Iterable[PlacedEvents], position: Position) -> Batch:
-    tables = merged(of for of in events if of.events.num_rows)
+    """A batch of events up to a position; parts without events are there to tell their table's schema."""
+    tables = merged(events)
     count = sum(of.events.num_rows for of in tables)
     return Batch(tables, position.text, count, position.is_snapshot, position.progress)
 
@@ -393,4 +523,4 @@ def _divided(events: Iterable[PlacedEvents]) -> tuple[list[PlacedEvents], list[P
         count = snapshot_rows(of.events[PAYLOAD])
         rows.append(replace(of, events=of.events.slice(0, count)))
         stream.append(replace(of, events=of.events.slice(count)))
-    return rows, [of for of in stream if of.events.num_rows]
+    return [of for of in rows if of.events.num_rows], [of for of in stream if of.events.num_rows]

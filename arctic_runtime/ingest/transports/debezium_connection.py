@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -18,6 +18,9 @@ OFFSETS = "offsets"
 
 HISTORY = "history"
 """The file with the definitions of tables over time, which connectors of binary logs keep in the engine's folder."""
+
+_SLOT_LENGTH = 58
+"""Most characters of a slot's name to which others are added; PostgreSQL takes 63."""
 
 _OWN_IDS = 1_000_000_000
 """Where numbers of replicas begin that nobody chose."""
@@ -65,6 +68,32 @@ class DebeziumConnection:
         return self.reads(table) and not any(
             re.fullmatch(of.strip(), f"{table}.{column}", re.IGNORECASE) for of in excluded
         )
+
+    @property
+    def publication(self) -> str:
+        """The name of the publication in PostgreSQL."""
+        return self.properties.get("publication.name", self.slot)
+
+    def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
+        """The connection with more tables, by their names."""
+        more = [re.escape(table) for table in tables if not self.reads(table)]
+        return replace(self, tables=(*self.tables, *more))
+
+    def without_tables(self, tables: Collection[str]) -> DebeziumConnection:
+        left = tuple(of for of in self.tables if not any(re.fullmatch(of, table, re.IGNORECASE) for table in tables))
+        return replace(self, tables=left)
+
+    def beside(self, tables: Collection[str]) -> DebeziumConnection:
+        """The connection of another reader, of some tables from a snapshot on, who leaves nothing at the server."""
+        # Definitions of tables are taken on by the stream's reader, which knows those of one server by its name.
+        own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
+        if self.connector == "postgresql":
+            # The server drops a temporary slot when its reader ends.
+            own |= {"slot.drop.on.stop": "true", "publication.name": self.publication}
+            own["publication.autocreate.mode"] = "disabled"
+        slot = f"{self.slot[:_SLOT_LENGTH]}_load"
+        patterns = tuple(re.escape(table) for table in tables)
+        return replace(self, tables=patterns, slot=slot, server_id=None, properties={**self.properties, **own})
 
     def masked(self, text: str) -> str:
         """A text without the password, should it be in it."""

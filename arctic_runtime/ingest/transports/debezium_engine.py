@@ -131,6 +131,22 @@ class Engine:
                 raise self._ended
             return None
 
+    def tables(self) -> dict[str, RecordSchema]:
+        """The tables that are read, by schema and name, with the schemas that their events have now.
+
+        Known when a snapshot has ended. Debezium shows them in no event of a table without rows.
+        """
+        (task,) = _private(self._engine, "tasks")
+        schema = _private(task.connectTask(), "schema")
+        found = {}
+        for table in schema.tableIds():
+            of = schema.schemaFor(table)
+            key = None if of.keySchema() is None else self._calls.schema_json(of.keySchema())
+            value = self._calls.schema_json(of.getEnvelopeSchema().schema())
+            name = f"{table.schema() or table.catalog()}.{table.table()}"
+            found[name] = RecordSchema(value, key, key is not None)
+        return found
+
     @property
     def has_waiting(self) -> bool:
         """Whether a batch waits to be taken."""
@@ -200,6 +216,13 @@ def _java_thread(work: Any) -> Any:
     thread = java("java.lang.Thread")(work, "debezium")
     thread.setDaemon(True)
     return thread
+
+
+def _private(of: Any, name: str) -> Any:
+    """The value of a field that a Java object shows nobody."""
+    field = of.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(of)
 
 
 def _millis(until: float) -> int:
@@ -316,7 +339,7 @@ class _Calls:
         if given is None:
             given = self._integer(len(self._schemas))
             self._ids.put(schema, given)
-            self._schemas.append(RecordSchema(self._schema_json(schema), None, None))
+            self._schemas.append(RecordSchema(self.schema_json(schema), None, None))
         number = int(given)
         if self._schemas[number].has_key is None and str(schema.name()).endswith(ENVELOPE):
             self._schemas[number] = self._with_key(self._schemas[number], schema, records)
@@ -329,10 +352,11 @@ class _Calls:
             if not schema.equals(record.valueSchema()):
                 continue
             if record.keySchema() is not None:
-                return RecordSchema(known.value, self._schema_json(record.keySchema()), True)
+                return RecordSchema(known.value, self.schema_json(record.keySchema()), True)
             if str(record.value().getString("op")) != "t":
                 return RecordSchema(known.value, None, False)
         return known
 
-    def _schema_json(self, schema: Any) -> str:
+    def schema_json(self, schema: Any) -> str:
+        """A schema as JsonConverter writes it."""
         return str(self._json.asJsonSchema(schema).toString())

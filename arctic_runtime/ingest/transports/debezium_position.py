@@ -24,13 +24,26 @@ class Newest:
 
 
 @dataclass(frozen=True)
+class Joining:
+    """Tables that a stream takes on where it comes to the place of a snapshot of theirs: their definitions as of then.
+
+    `offset` is that place.
+    """
+
+    tables: tuple[str, ...]
+    offset: Source
+    history: str
+
+
+@dataclass(frozen=True)
 class Position:
     """A place in the changes of a source.
 
     `partition` tells of which server. `offset` is where an engine goes on: the end of a transaction, since Debezium
     does not go on exactly inside of one. `seen` is the last event that was read after that, None where none was.
     `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
-    over time, where the log itself does not tell them; it is in no text but `progress`.
+    over time, where the log itself does not tell them; it is in no text but `progress`, as are the tables that are
+    `joining`, by the order of their places.
     """
 
     partition: Mapping[str, Any]
@@ -38,6 +51,7 @@ class Position:
     seen: Mapping[str, Any] | None = None
     reached: Any = None
     history: str | None = None
+    joining: tuple[Joining, ...] = ()
 
     @property
     def is_snapshot(self) -> bool:
@@ -54,8 +68,9 @@ class Position:
         """The text with the history; None where there is none."""
         if self.history is None:
             return None
-        packed = base64.b85encode(zlib.compress(self.history.encode(), 9)).decode()
-        return _compact({**json.loads(self.text), "history": packed})
+        joining = [{"tables": of.tables, "offset": of.offset, "history": _packed(of.history)} for of in self.joining]
+        known = {**json.loads(self.text), "history": _packed(self.history)}
+        return _compact({**known, "joining": joining} if joining else known)
 
     def stored(self, name: str) -> tuple[str, str]:
         """The key and the value by which Kafka Connect stores the offset of the engine with a name."""
@@ -91,6 +106,16 @@ class LogOrder(Protocol):
     def is_past(self, position: Position, other: Position) -> bool:
         """Whether all that comes after a position comes after the last event that another has seen."""
 
+    def has_come_to(self, position: Position, offset: Source) -> bool:
+        """Whether all that comes after a position comes after a place of the log too, an offset without a snapshot."""
+
+    def as_of(self, begin: Position, first: Source | None) -> Position:
+        """The position of a table whose rows are those of the place where a stream begins, among all streams.
+
+        `first` is the first event of the table after that place, or of others; None where a transaction was committed
+        after it and before any such event.
+        """
+
 
 def read_position(text: str) -> Position:
     """The position of a text that `Position.text` or `progress` wrote; raises CorruptState for another."""
@@ -98,15 +123,25 @@ def read_position(text: str) -> Position:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]
         if isinstance(partition, dict) and isinstance(offset, dict):
-            packed = parts.get("history")
-            history = zlib.decompress(base64.b85decode(packed)).decode() if packed else None
-            return Position(partition, offset, parts.get("seen"), parts.get("reached"), history)
+            history = _unpacked(parts["history"]) if parts.get("history") else None
+            joining = tuple(
+                Joining(tuple(of["tables"]), of["offset"], _unpacked(of["history"])) for of in parts.get("joining", ())
+            )
+            return Position(partition, offset, parts.get("seen"), parts.get("reached"), history, joining)
     except (ValueError, TypeError, KeyError, zlib.error):
         pass
     raise CorruptState(
         f"{text[:200]!r} is no position of a Debezium source; expected JSON with a partition and an offset.\n"
         "  what to do: see whether another program wrote properties of the table; `arctic ingest --resync` starts anew"
     )
+
+
+def _packed(history: str) -> str:
+    return base64.b85encode(zlib.compress(history.encode(), 9)).decode()
+
+
+def _unpacked(text: str) -> str:
+    return zlib.decompress(base64.b85decode(text)).decode()
 
 
 def _compact(of: Any) -> str:

@@ -62,6 +62,9 @@ def java(name: str) -> Any:
 _TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
 """Loggers of what ends an engine, which its caller gets as an exception."""
 
+_OWN_SETTING = "slot.drop.on.stop = true"
+"""In a warning of a slot that ends with its reader, as that of a snapshot beside the stream is meant to."""
+
 _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 """A logger that says of every event, when many come, that a metric leaves it out; nobody reads that metric."""
 
@@ -117,5 +120,6 @@ def _log(event: Any) -> None:
     with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
         is_error = event.getLevel().isMoreSpecificThan(java("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
-        level = logging.DEBUG if name in _TELLERS else logging.ERROR if is_error else logging.WARNING
-        LOG.log(level, "%s: %s", name, event.getMessage().getFormattedMessage())
+        message = str(event.getMessage().getFormattedMessage())
+        is_known = name in _TELLERS or _OWN_SETTING in message
+        LOG.log(logging.DEBUG if is_known else logging.ERROR if is_error else logging.WARNING, "%s: %s", name, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from arctic_runtime.errors import SourceError
@@ -12,7 +12,8 @@ from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.jvm import java
 from arctic_runtime.ingest.transports.mariadb_in_debezium import let_debezium_read_mariadb
-from arctic_runtime.ingest.transports.source_database import SourceDatabase, causes
+from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables, causes
+from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -48,6 +49,13 @@ _KEY = """
 select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
+_CATALOG = """
+select t.table_schema, t.table_name, k.column_name from information_schema.tables t
+left join information_schema.key_column_usage k
+  on k.table_schema = t.table_schema and k.table_name = t.table_name and k.constraint_name = 'PRIMARY'
+where t.table_type = 'BASE TABLE' and t.table_schema = database()
+order by t.table_schema, t.table_name, k.ordinal_position
+"""
 _FILTER = "internal.schema.history.internal.ddl.filter"
 _UNREAD = (
     f"what to do: where it defines no table that is read, pass over it by the Debezium property `{_FILTER}`; else make "
@@ -70,15 +78,21 @@ class MySQL:
     def check(self, position: Position | None) -> None:
         self._check_setup()
         self._check_columns()
-        if position is None:
+        if position is None or position.is_snapshot:
             self._check_tables()
-        elif not position.is_snapshot:
+        else:
             if position.history is None:
                 raise self._lost("the definitions of tables as of the last commit are not kept")
             self._check_log(position)
 
     def prepare(self, position: Position) -> None:
         self.check(position)
+
+    def publish(self, tables: Collection[str]) -> None:
+        """Nothing: the log has the changes of all tables."""
+
+    def mark(self) -> None:
+        """Nothing: each event tells its own place in the log."""
 
     def begin(self, first: Source) -> Source:
         return begin_of(first)
@@ -95,6 +109,9 @@ class MySQL:
             return False
         file, place = position.reached
         return (file_number(file), int(place)) >= end
+
+    def catalog(self) -> list[CatalogTable]:
+        return catalog_tables(self._database.rows(_CATALOG))
 
     def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
-from arctic_runtime.ingest.transports.source_database import SourceDatabase
+from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables
+from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -62,6 +63,24 @@ join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
 where i.indisprimary and n.nspname = ? and c.relname = ?
 order by array_position(i.indkey::int2[], a.attnum)
 """
+_UNPUBLISHED = """
+select n.nspname || '.' || c.relname, format('alter publication %I add table %I.%I', p.pubname, n.nspname, c.relname)
+from pg_publication p cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
+where p.pubname = ? and c.relkind in ('r', 'p') and not p.puballtables
+  and not exists (select 1 from pg_publication_rel r where r.prpubid = p.oid and r.prrelid = c.oid)
+  and not exists (select 1 from pg_publication_tables t
+    where t.pubname = p.pubname and t.schemaname = n.nspname and t.tablename = c.relname)
+"""
+_CATALOG = """
+select n.nspname, c.relname, a.attname from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+left join pg_index i on i.indrelid = c.oid and i.indisprimary
+left join pg_attribute a on a.attrelid = c.oid and a.attnum = any (i.indkey)
+where c.relkind = 'r' and c.relpersistence = 'p'
+  and n.nspname not in ('pg_catalog', 'information_schema')
+  and has_table_privilege(c.oid, 'select')
+order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
+"""
 _RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
 
 
@@ -82,8 +101,9 @@ class PostgreSQL:
         self._check_columns()
         self._check_unsent_values()
         slot = self._slot()
-        if position is None:
+        if position is None or position.is_snapshot:
             self._check_tables()
+        if position is None:
             if slot is not None:
                 raise self._error(
                     f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
@@ -106,6 +126,25 @@ class PostgreSQL:
         else:
             self._wait_for_release()
 
+    def publish(self, tables: Collection[str]) -> None:
+        """Adds tables to the publication, which has to be done before their snapshot begins.
+
+        What is written to a table before that is not in the stream. A slot that is made after it waits for all
+        transactions that ran then, so that a snapshot by it has what they wrote.
+        """
+        for table, statement in self._database.rows(_UNPUBLISHED, (self._connection.publication,)):
+            if table not in tables:
+                continue
+            if self._connection.properties.get("publication.autocreate.mode") == "disabled":
+                raise self._error(
+                    f"publication {self._connection.publication} lacks the table {table}.\n  what to do: `{statement}`"
+                )
+            self._database.rows(str(statement))
+
+    def mark(self) -> None:
+        self._check_primary()
+        self._database.one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
+
     def begin(self, _: Source) -> Source:
         """Where the stream begins after a snapshot: where its slot was made, since nothing is acknowledged yet."""
         slot = self._slot()
@@ -122,16 +161,15 @@ class PostgreSQL:
 
         Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
         """
-        if self._database.one("select pg_is_in_recovery()::text") == "true":
-            raise self._error(
-                "the server is a standby, where the end of the log can't be marked.\n"
-                "  what to do: read the primary, or run without --once"
-            )
+        self._check_primary()
         self._database.one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
     def reached(self, position: Position, end: int) -> bool:
         """Whether a position is behind all that was committed before the log's end was `end`."""
         return not position.is_snapshot and position.reached is not None and position.reached >= end
+
+    def catalog(self) -> list[CatalogTable]:
+        return catalog_tables(self._database.rows(_CATALOG))
 
     def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key, in order; none where it has none."""
@@ -173,6 +211,13 @@ class PostgreSQL:
     def _slot(self) -> tuple[str | None, ...] | None:
         rows = self._database.rows(_SLOT, (self._connection.slot,))
         return rows[0] if rows else None
+
+    def _check_primary(self) -> None:
+        if self._database.one("select pg_is_in_recovery()::text") == "true":
+            raise self._error(
+                "the server is a standby, where no place of the log can be marked.\n"
+                "  what to do: read the primary, or run without --once and with the tables of the first run"
+            )
 
     def _check_setup(self) -> None:
         version, wal_level, may_replicate, _ = self._database.rows(_SETUP)[0]

@@ -11,6 +11,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings
 from arctic_runtime.ingest.transports.jvm import java, start_jvm
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import CatalogTable
 
 Row = tuple[str | None, ...]
 
@@ -78,7 +79,7 @@ class SourceDatabase:
     def rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
         """All rows of a query, every value as text; raises SourceError in plain words.
 
-        A connection that was lost since the last query is made anew.
+        A connection that was lost since the last query is made anew. A statement that is no query has no rows.
         """
         was_open = self._open is not None
         try:
@@ -132,7 +133,9 @@ class SourceDatabase:
         try:
             for place, value in enumerate(values, 1):
                 statement.setString(place, value)
-            result = statement.executeQuery()
+            if not statement.execute():
+                return []
+            result = statement.getResultSet()
             width = result.getMetaData().getColumnCount()
             rows: list[Row] = []
             while result.next():
@@ -152,6 +155,16 @@ class SourceDatabase:
                 settings.setProperty(key, value)
             self._open = java(driver)().connect(url.format(host=of.host, port=of.port, database=of.database), settings)
         return self._open
+
+
+def catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
+    """Tables from rows of schema, table and column of the primary key; null where there is none."""
+    keys: dict[tuple[str, str], list[str]] = {}
+    for schema, table, column in rows:
+        key = keys.setdefault((str(schema), str(table)), [])
+        if column is not None:
+            key.append(column)
+    return [CatalogTable(schema, table, tuple(key)) for (schema, table), key in keys.items()]
 
 
 def causes(error: Any) -> list[Any]:

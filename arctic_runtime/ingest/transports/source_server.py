@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_position import LogOrder, Position, Source
+from arctic_runtime.ingest.transports.transport import CatalogTable
 
 
 class ConnectionLost(SourceError):
@@ -33,6 +34,12 @@ class SourceServer(Protocol):
     def prepare(self, position: Position) -> None:
         """Checks, and makes the server ready to go on after a position."""
 
+    def publish(self, tables: Collection[str]) -> None:
+        """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
+
+    def mark(self) -> None:
+        """Commits a transaction that changes no table, so that the stream is known to be past all before it."""
+
     def begin(self, first: Source) -> Source:
         """Where the stream begins after a snapshot; `first` is the offset of a record of its end."""
 
@@ -44,6 +51,9 @@ class SourceServer(Protocol):
 
     def reached(self, position: Position, end: Any) -> bool:
         """Whether a position is behind all that was committed before the log ended at `end`."""
+
+    def catalog(self) -> list[CatalogTable]:
+        """The tables of the database that can be read, but for those of the server itself."""
 
     def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key, in order; none where it has none."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.model.columns import OWN_PREFIX
@@ -43,7 +43,9 @@ class Batch:
     after the batch, None where that is the position. `caught_up` is a time at which the source had nothing that comes
     after the position, None where the transport does not know one; a source without events tells one about every
     minute, by a batch without any. `behind` is the number of events that the source had after the batch when it was
-    asked last, None where the transport does not know it.
+    asked last, None where the transport does not know it. `comes_again` says that
+    the position lies before that of earlier batches, and that events after it come once more. A table without events in
+    a snapshot is in the batch that ends it, where its schema is known.
     """
 
     tables: tuple[TableEvents, ...]
@@ -53,6 +55,7 @@ class Batch:
     progress: str | None = None
     caught_up: datetime | None = None
     behind: int | None = None
+    comes_again: bool = False
 
 
 class Transport(Protocol):
@@ -93,3 +96,36 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Ends the connection; can be called at any time, also twice."""
+
+
+@dataclass(frozen=True, order=True)
+class CatalogTable:
+    """A table of a database, with its schema there, and the columns of its primary key in order: none without one."""
+
+    schema: str
+    name: str
+    key: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The table as events name it."""
+        return f"{self.schema}.{self.name}"
+
+
+@runtime_checkable
+class LoadsTables(Protocol):
+    """A transport of a database: it knows all tables there, and takes snapshots of some beside the stream."""
+
+    def catalog(self) -> list[CatalogTable]:
+        """The tables of the database that can be read, but for those of the server itself."""
+
+    def take_on(self, tables: Collection[str]) -> None:
+        """Has `open` read tables besides those that it reads already."""
+
+    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
+        """Rows of some tables, while the transport is not open and its stream stands at a position.
+
+        The last batch, which is no `is_snapshot`, has as its position the one as of which the rows are: `after` leaves
+        out events up to it. Its `progress` is what `open` takes to go on with these tables too. Without such a batch
+        `close` was called. Raises SourceError where a table is not there.
+        """

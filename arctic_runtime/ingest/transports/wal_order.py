@@ -41,6 +41,18 @@ class WalOrder:
     def is_past(self, position: Position, other: Position) -> bool:
         return _commit(position) > _commit(other)
 
+    def has_come_to(self, position: Position, offset: Source) -> bool:
+        return _commit(position) >= int(offset["lsn"])
+
+    def as_of(self, begin: Position, first: Source | None) -> Position:
+        """An event tells which commit came before its transaction, and not its own.
+
+        So where the one before lies before the begin, it comes after the begin in the first transaction there alone.
+        """
+        lsn = int(begin.offset["lsn"])
+        seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
+        return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn)
+
 
 def _commit(position: Position) -> int:
     return int(position.offset.get("lsn_commit") or 0)

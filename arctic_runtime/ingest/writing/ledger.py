@@ -148,11 +148,12 @@ class Ledger:
         kept = conformed(read_table(self._spark(), self.table, snapshot), COLUMNS)
         self._replace(kept.where(F.col("table") != source_table).unionByName(rows), snapshot)
 
-    def drop(self, source_tables: Collection[str]) -> None:
-        """Drops the dead letters of tables whose rows are about to be read anew, by a snapshot of the source."""
+    def drop(self, source_tables: Collection[str], until: int | None = None) -> None:
+        """Drops the dead letters of tables that get the rows of a snapshot; with `until` those up to a number."""
         if self.dead():
             snapshot, kept = self.read()
-            self._replace(kept.where(~F.col("table").isin(*source_tables)), snapshot)
+            is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
+            self._replace(kept.where(~(F.col("table").isin(*source_tables) & is_old)), snapshot)
 
     def _replace(self, rows: DataFrame, snapshot: int) -> None:
         writer = rows.writeTo(name(*self.table.parts)).options(**unmoved(snapshot))

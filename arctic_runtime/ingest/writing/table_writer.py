@@ -34,6 +34,7 @@ from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges, Reason
 from arctic_runtime.plan.schema import check_query, stored_type
+from arctic_runtime.spark.engine.statement import aliased, statement, type_name
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
 from arctic_runtime.spark.tables.append import publish
@@ -138,6 +139,10 @@ class TableWriter:
         with suppress(CommitConflict):
             session.reconciled(session.observe())
 
+    def forget(self) -> None:
+        """Takes no event for new until the table has told: events come again."""
+        self._own = None
+
     def begin_snapshot(self) -> None:
         """Forgets what an earlier snapshot collected."""
         self._stage.drop()
@@ -166,6 +171,8 @@ class TableWriter:
         session = TableSession(self.table.model(key), self._reader, self._spark)
         state = session.reconciled(session.observe(), defer=True)
         new = self._stage.rows(session.model.config.primary_key)
+        if new is None and self._schema is not None:
+            new = _no_rows(self._spark(), self._schema)
         if new is None:
             return _emptied(session, state, Place(position), "RESYNCED")[0]
         context, shape = prepared(session, session.context(state), columns_of(new), "bigint")
@@ -245,7 +252,8 @@ class TableWriter:
                 take_dead(self._letters(decoded, state, part.events, counted.truncated_at))
             replayed = 0 if new is read else read.count() - new.count()
             rows: dict[str, int] = {}
-            if counted.rows or counted.truncated_at is not None or left:
+            is_told = state.changes is None and not (counted.rows or counted.dead or replayed)
+            if counted.rows or counted.truncated_at is not None or left or is_told:
                 end = Place(part.position, left) if part.position else None
                 has_places = bool(counted.dead or part.before) and not self._form.order
                 rows = self._publish(session, state, decoded, new, counted, schema, end, has_places)
@@ -377,6 +385,12 @@ def published(
     )
     appended = publish(ChangeSet(step, rows, shape, summary), context)
     return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)
+
+
+def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:
+    """No rows of a table with the columns of a schema."""
+    nulls = [aliased(statement("CAST(NULL AS {kind})", kind=type_name(of.type)), of.name) for of in schema.columns]
+    return spark.range(0).selectExpr(*nulls)
 
 
 def is_read() -> Expression:

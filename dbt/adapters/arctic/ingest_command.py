@@ -6,10 +6,10 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -29,7 +29,15 @@ DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--resync", action="store_true", help="begin with another snapshot, and publish what differs")
+    ways.add_argument(
+        "--resync",
+        action="append",
+        nargs="?",
+        const="",
+        metavar="TABLE",
+        help="begin with another snapshot of a table, SOURCE.TABLE or TABLE where only one source has it, and publish "
+        "what differs; of all tables of the sources where no table is named, so after SOURCE",
+    )
     ways.add_argument("--replay-dead", action="store_true", help="apply dead letters that fit now, and end")
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 
@@ -44,7 +52,8 @@ def perform(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.project import load_sources
 
     project = load_sources(options.project_dir, options.profiles_dir, options.target)
-    chosen = _chosen(project.sources, options.sources)
+    resync = resynced(project.sources, options.sources, options.resync or ())
+    chosen = resync.sources
     environment = SparkEnvironment(with_jars(project.profile, chosen))
     reader = CatalogReader(project.profile)
     if options.replay_dead:
@@ -52,8 +61,48 @@ def perform(options: argparse.Namespace) -> Answer:
     with progress([source.name for source in chosen], options.json) as say:
         jobs = [_job(source, reader, environment.session, say) for source in chosen]
         with _stopped_by_signals(jobs):
-            _run(jobs, options.once, options.resync)
+            _run(jobs, options.once, resync)
     return Answer(None, ())
+
+
+@dataclass(frozen=True)
+class Resync:
+    """The sources to ingest, and of what another snapshot is made: of all their tables, or of some, by source."""
+
+    sources: tuple[IngestSource, ...]
+    is_full: bool = False
+    tables: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def resynced(known: Sequence[IngestSource], names: Sequence[str], values: Sequence[str]) -> Resync:
+    """What is asked by names of sources and the values of `--resync`, an empty one for all tables of the sources.
+
+    `--resync shop` is the same as `shop --resync` where shop is a source. Raises ConfigError for unknown names.
+    """
+    by_name = {source.name: source for source in known}
+    named = [*names, *(value for value in values if value in by_name)]
+    sources = _chosen(known, list(dict.fromkeys(named)))
+    found: dict[str, frozenset[str]] = {}
+    for value in values:
+        if value and value not in by_name:
+            source, table = _table_of(sources, value)
+            found[source] = found.get(source, frozenset()) | {table}
+    return Resync(tuple(sources), any(not value or value in by_name for value in values), found)
+
+
+def _table_of(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
+    """The source and the name of a table that is written as SOURCE.TABLE or TABLE."""
+    tables = [(source.name, table.name) for source in sources for table in source.tables]
+    found = [of for of in tables if value in (of[1], ".".join(of))]
+    if len(found) == 1:
+        return found[0]
+    name, _, table = value.partition(".")
+    if not found and any(source.name == name and source.include for source in sources):
+        return name, table
+    full = [".".join(of) for of in found or tables]
+    if found:
+        raise ConfigError(f"--resync {value}: {len(found)} sources have such a table: {', '.join(full)}")
+    raise ConfigError(f"--resync {value}: no source that is ingested has this table{nearest(value, full)}")
 
 
 def _chosen(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
@@ -100,10 +149,12 @@ def _job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any]
     return Ingestion(source, connection.transport, connection.form, reader, session, report)
 
 
-def _run(jobs: Sequence[Ingestion], once: bool, resync: bool) -> None:
+def _run(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> None:
     """Runs jobs side by side; the first that fails stops the others after their batches."""
     with ThreadPoolExecutor(len(jobs), "source") as pool:
-        futures = [pool.submit(job.run, once, resync) for job in jobs]
+        futures = [
+            pool.submit(job.run, once, resync.is_full, resync.tables.get(job.source.name, frozenset())) for job in jobs
+        ]
         wait(futures, return_when=FIRST_EXCEPTION)
         if any(of.done() and of.exception() for of in futures):
             for job in jobs:

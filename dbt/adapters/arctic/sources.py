@@ -8,8 +8,14 @@ from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import DeclaredTable, IngestSource, dead_letters_of, read_source
-from arctic_runtime.model.ingestion import ChangeSource
+from arctic_runtime.ingest.source import (
+    DeclaredTable,
+    IngestedTable,
+    IngestSource,
+    dead_letters_of,
+    read_source,
+)
+from arctic_runtime.model.ingestion import ChangeSource, Progress
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import PRIMARY_KEY
@@ -61,6 +67,15 @@ def landing_tables(manifest: Any) -> tuple[Model, ...]:
     return tuple(found)
 
 
+def _included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
+    """The tables that a source ingests without their being declared, as its progress has them."""
+    ledger = source.ledger
+    if not source.include or ledger.name not in reader.list_relations(ledger.schema):
+        return ()
+    progress = Progress.decode(reader.load_table(ledger.schema, ledger.name).properties)
+    return source.included(progress.tables or ())
+
+
 def _declared(node: Any) -> DeclaredTable:
     """A table of a source. dbt gives tables without a `meta.arctic` of their own that of the source."""
     own = {key: value for key, value in _arctic(node.meta).items() if key != "ingest"}
@@ -75,7 +90,7 @@ def _arctic(meta: Any) -> Mapping[str, Any]:
 
 def ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
     """The tables of sources that are in the catalog, each with the primary key that its change table has."""
-    tables = [(source, table) for source in sources for table in source.tables]
+    tables = [(source, table) for source in sources for table in (*source.tables, *_included(source, reader))]
     there = {schema: set(reader.list_relations(schema)) for schema in {table.table.schema for _, table in tables}}
     found = []
     for source, table in tables:

@@ -27,6 +27,7 @@ FACTS = {
     "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
     "ingest/formats/connect_schema.py: MOST_DIGITS": "the most digits of a decimal",
     "ingest/transports/debezium_connection.py: _OWN_IDS": "a range of ids of MySQL's replicas",
+    "ingest/transports/debezium_connection.py: _SLOT_LENGTH": "the longest name of a slot in PostgreSQL",
     "ingest/transports/mysql.py: _NEWEST_STATUS": "a version of MySQL",
     "ingest/transports/postgresql.py: _OLDEST_VERSION": "a version of PostgreSQL",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",

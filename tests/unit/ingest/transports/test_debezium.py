@@ -125,3 +125,16 @@ def test_joined_batches_keep_the_order_of_events_and_the_later_position() -> Non
 def placed(table: str, arrivals: list[int]) -> PlacedEvents:
     columns = {PAYLOAD: pa.array(["{}"] * len(arrivals)), ARRIVAL: pa.array(arrivals, pa.int64())}
     return PlacedEvents(table, SourceSchema((SourceColumn("id", "int"),)), pa.table(columns))
+
+
+def test_a_reader_beside_the_stream_has_a_slot_of_its_own_that_ends_with_it() -> None:
+    beside = replace(CONNECTION, slot="s" * 63, properties={"x": "1", "snapshot.mode": "no_data"}).beside(
+        ["public.a(b)"]
+    )
+    found = engine_properties(beside, Path("/folder"), SHIPPED.debezium, {})
+    assert found["table.include.list"] == r"public\.a\(b\)"
+    assert found["slot.name"] == f"{'s' * 58}_load"
+    assert (found["slot.drop.on.stop"], found["snapshot.mode"], found["x"]) == ("true", "initial", "1")
+    assert (found["publication.name"], found["publication.autocreate.mode"]) == ("s" * 63, "disabled")
+    assert found["topic.prefix"] == "s" * 63
+    assert "slot.drop.on.stop" not in replace(CONNECTION, connector="mysql").beside(["a.b"]).properties

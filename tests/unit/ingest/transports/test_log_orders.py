@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.transports.binlog_order import BinlogOrder
-from arctic_runtime.ingest.transports.debezium_position import INITIAL, LogOrder, Position, read_position
+from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, LogOrder, Position, read_position
 from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 
@@ -131,6 +132,32 @@ def test_a_tables_own_position_lies_anywhere(kind: str, data: st.DataObject) -> 
         assert kept == [i > known for i in own]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+@given(data=st.data())
+def test_a_snapshot_beside_the_log_lies_between_two_transactions(is_known: bool, data: st.DataObject) -> None:
+    """Its place is before the commit of a transaction, and before or after the events of that."""
+    transactions = data.draw(TRANSACTIONS)
+    events = wal(transactions)
+    number = data.draw(st.integers(0, len(transactions)))
+    begin = Position({}, {"lsn": 1000 * number + data.draw(st.integers(1, 999))})
+    later = [of for of in events if of[1]["txId"] >= 50 + number]
+    own = [of for of in later if of[0] == "a"]
+    if not is_known:  # a transaction without events of tables is committed first
+        events = [of if of not in later else _after(of, 1000 * number + 999) for of in events]
+    position = WalOrder().as_of(begin, own[0][1] if own and is_known else None)
+    found = [of for of in events if of[0] == "a"]
+    kept = are_new(WalOrder(), "a", [payload(of) for of in found], read_position(position.text), None)
+    assert kept == [of[1]["txId"] >= 50 + number for of in found]
+
+
+def _after(event: Event, commit: int) -> Event:
+    """An event whose transaction comes after another commit than it did."""
+    table, source, offset = event
+    before, lsn = json.loads(source["sequence"])
+    sequence = json.dumps([str(max(int(before or 0), commit)), lsn])
+    return table, {**source, "sequence": sequence}, {**offset, "lsn_commit": max(int(before or 0), commit)}
+
+
 def test_rows_of_a_snapshot_are_always_new_and_come_first() -> None:
     (event,) = wal([[("a", 1)]])
     rows = [payload(event, "r"), payload(event, "r"), payload(event)]
@@ -143,6 +170,9 @@ def test_rows_of_a_snapshot_are_always_new_and_come_first() -> None:
 def test_a_position_is_the_same_after_it_was_a_text() -> None:
     position = Position({"server": "s"}, {"lsn": 2**60}, {"commit": 1, "tx": 2, "lsn": 3, "count": {"ü.t": 4}}, 2**60)
     assert read_position(position.text) == position
+    joining = replace(position, history="{}", joining=(Joining(("a.b",), {"file": "f.1", "pos": 5}, "{}\n"),))
+    assert read_position(str(joining.progress)) == joining
+    assert read_position(joining.text) == position
     assert read_position(INITIAL.text).is_snapshot
 
 

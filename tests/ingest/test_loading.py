@@ -1,0 +1,156 @@
+"""Tables are loaded beside a stream while they change: each change is in their rows, or comes after them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.transport import Batch
+from tests.ingest.reading import Reading, drain, drained, progress
+from tests.ingest.servers import DatabaseServer, MariaDBServer, PostgreSQLServer
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schema with the tables `a`, which a stream has, and `b` and `nothing`, which it does not have."""
+
+    server: PostgreSQLServer | MariaDBServer
+    at: str
+    connection: DebeziumConnection
+
+    def sql(self, *statements: str) -> str:
+        return self.server.sql(*(of.format(at=self.at) for of in statements))
+
+    def rows(self, table: str) -> dict[int, int]:
+        shown = self.sql(f"select concat_ws(',', id, n) from {{at}}.{table}").split()
+        return {int(row.split(",")[0]): int(row.split(",")[1]) for row in shown}
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def source(request: pytest.FixtureRequest, slot: str) -> Source:
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    is_postgresql = isinstance(server, PostgreSQLServer)
+    user, database = ("postgres", "shop") if is_postgresql else ("root", slot)
+    connection = DebeziumConnection(
+        request.param, "127.0.0.1", server.port, database, user, "", (rf"{slot}\.a",), slot
+    )  # fmt: skip
+    made = Source(server, slot, connection)  # type: ignore[arg-type]
+    made.sql(
+        "create schema {at}",
+        *(f"create table {{at}}.{table} (id int primary key, n int not null)" for table in ("a", "b", "nothing")),
+        *(f"insert into {{at}}.{table} values (1, 0), (2, 0), (3, 0)" for table in ("a", "b")),
+    )
+    return made
+
+
+@contextmanager
+def changes(source: Source, seed: int) -> Iterator[None]:
+    """While this lasts, transactions of both tables insert, update and delete rows, some side by side."""
+    stopped = threading.Event()
+
+    def work(number: int) -> None:
+        chance = random.Random(seed + number)
+        while not stopped.is_set():
+            statements = []
+            for _ in range(chance.randrange(1, 4)):
+                table, key = chance.choice("ab"), number * 50 + chance.randrange(50)
+                statements += [
+                    f"delete from {{at}}.{table} where id = {key}",
+                    f"insert into {{at}}.{table} (id, n) values ({key}, {chance.randrange(1000)})",
+                    f"update {{at}}.{table} set n = n + 1 where id = {key + chance.randrange(2)}",
+                ]
+            try:
+                source.sql(";".join(["begin", *statements, "commit"]))
+            except AssertionError as error:
+                if "Deadlock found" not in str(error):
+                    raise
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+
+
+def loaded(source: Source, tables: list[str], position: str) -> tuple[DebeziumTransport, Reading]:
+    transport = DebeziumTransport(source.connection)
+    batches = list(transport.load([f"{source.at}.{table}" for table in tables], position))
+    assert [batch.is_snapshot for batch in batches] == [True] * (len(batches) - 1) + [False]
+    return transport, Reading(batches)
+
+
+def applied(rows: dict[int, int], events: list[dict[str, Any]]) -> dict[int, int]:
+    """Rows after events, each of which must fit to the rows before it: none is lost, none comes twice."""
+    for event in events:
+        if event["op"] == "c":
+            assert event["after"]["id"] not in rows
+        else:
+            old = rows.pop((event["before"] or event["after"])["id"])
+            assert event["op"] == "d" or old + 1 == event["after"]["n"]
+        if event["op"] != "d":
+            rows[event["after"]["id"]] = event["after"]["n"]
+    return rows
+
+
+def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) -> None:
+    """Also where the table changed its columns after the stream's position."""
+    position = drain(source.connection).position
+    source.sql("insert into {at}.b values (1000, 0)", "alter table {at}.b add more int")
+    source.sql("update {at}.b set n = 1 where id = 1000")
+    loads = []
+    with changes(source, 1):
+        for _ in range(4):
+            loads.append(loaded(source, ["b"], position))
+            source.sql("insert into {at}.b (id, n) values (2000, 1)", "delete from {at}.b where id = 2000")
+    assert sum(of.count for of in loads[0][1].batches) > 1
+    for transport, reading in loads:
+        end: Batch = reading.batches[-1]
+        transport.open(progress(end))
+        try:
+            rest = drained(transport, acknowledge=False)
+            new = [
+                [transport.after(of, end.position) if of.table.endswith(".b") else of for of in batch.tables]
+                for batch in rest.batches
+            ]
+        finally:
+            transport.close()
+        again = next((i for i, batch in enumerate(rest.batches) if batch.comes_again), None)
+        assert (again is None) == isinstance(source.server, PostgreSQLServer)
+        kept = [replace(batch, tables=tuple(of)) for batch, of in zip(rest.batches, new, strict=True)]
+        events = [event for table, event in Reading(kept).events if table.endswith(".b")]
+        assert applied({row["id"]: row["n"] for _, row in reading.changes}, events) == source.rows("b")
+        first = [event for table, event in Reading(kept[:again]).events if table.endswith(".a")]
+        assert again is not None or applied({1: 0, 2: 0, 3: 0}, first) == source.rows("a")
+    if isinstance(source.server, PostgreSQLServer):
+        assert source.sql("select count(*) from pg_replication_slots where slot_name like '{at}%'") == "1"
+
+
+def test_tables_without_rows_tell_their_columns(source: Source) -> None:
+    both = replace(source.connection, tables=(rf"{source.at}\.(a|nothing)",))
+    first = drain(both)
+    later = loaded(source, ["b", "nothing"], first.position)[1]
+    columns = (SourceColumn("id", "int"), SourceColumn("n", "int"))
+    for reading in (first, later):
+        assert [dict(reading.schemas)[f"{source.at}.nothing"]] == [SourceSchema(columns, ("id",))]
+        assert [row["id"] for _, row in reading.changes] == [1, 2, 3]
+
+
+def test_a_table_that_is_not_there_is_named_and_nothing_is_made(source: Source) -> None:
+    position = drain(source.connection).position
+    with pytest.raises(SourceError, match=rf"there is no table {source.at}\\?\.c"):
+        loaded(source, ["c"], position)
+    assert drain(source.connection, position).changes == []

@@ -1,0 +1,52 @@
+"""Tables that a source ingests without their being declared, by the names that the database has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import DeclaredTable, IngestSource, read_source
+
+
+def source(include: Any, *declared: DeclaredTable) -> IngestSource:
+    tables = declared or (DeclaredTable("orders", "orders", "ods", "lake", {"sort_key": ["day"]}, ()),)
+    ingest = {"connector": "postgresql", "host": "db", "database": "d", "user": "u", "schema_changes": "evolve"}
+    return read_source("shop", {**ingest, "include": include}, tables)
+
+
+NAMES = ["public.orders", "public.items", "sales.Plans", "sales.tmp_x", "other.a"]
+
+
+@pytest.mark.parametrize(
+    ("include", "expected"),
+    [
+        (["public.*"], ["public.items"]),
+        (["public.*", "sales.[!t]*"], ["public.items", "sales.Plans"]),
+        ("*.*", ["other.a", "public.items", "sales.Plans", "sales.tmp_x"]),
+        (["*.A"], []),
+    ],
+)
+def test_names_that_match_a_pattern_and_are_not_declared_are_included(include: Any, expected: list[str]) -> None:
+    found = source(include).included(NAMES)
+    assert [table.source_name for table in found] == expected
+    assert all(str(of.table) == f"lake.ods.{of.source_name.split('.')[1]}" for of in found)
+    assert {of.schema_changes for of in found} <= {"evolve"}
+
+
+def test_a_table_that_is_declared_under_another_name_is_not_included_again() -> None:
+    declared = DeclaredTable("bought", "bought", "ods", "lake", {"source_table": "public.items"}, ())
+    assert [of.source_name for of in source(["public.*"], declared).included(NAMES)] == ["public.orders"]
+
+
+@pytest.mark.parametrize("name", ["sales.Orders", "a.shop__dead_letters"])
+def test_two_tables_of_one_name_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} would both be the table[\s\S]*`source_table: {name}`"):
+        source(["*.*"]).included([*NAMES, name])
+
+
+@pytest.mark.parametrize("include", [[], {}, 5, ["orders"], [5]])
+def test_patterns_name_a_schema(include: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a list of tables with their schema"):
+        source(include)
