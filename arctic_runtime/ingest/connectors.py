@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnect
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection, Mechanism
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
-from arctic_runtime.ingest.transports.transport import Transport
+from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config_readers import reader_of
 from arctic_runtime.profile import Profile, nearest
@@ -86,11 +86,23 @@ def _checked(source: IngestSource) -> Connector:
 
 
 _DATABASE_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
-_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+"""The usual port of each kind of database."""
 
 
 def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
     return Connection(DebeziumTransport(_debezium(source), reader.thresholds.debezium), debezium())
+
+
+def catalog_of(source: IngestSource) -> list[CatalogTable]:
+    """The tables that a source's database has; raises ConfigError for a source that is none, and as `connect`."""
+    known = _checked(source)
+    if known is not _DATABASE:
+        raise ConfigError(
+            f"source {source.name}: a {source.connector} source has no catalog of tables.\n"
+            f"  expected: a database, connector {', '.join(PORTS)}"
+        )
+    return DebeziumTransport(_debezium(source)).catalog()
 
 
 def _debezium(source: IngestSource) -> DebeziumConnection:
@@ -98,7 +110,7 @@ def _debezium(source: IngestSource) -> DebeziumConnection:
     return DebeziumConnection(
         connector=source.connector,
         host=str(given["host"]),
-        port=_port(source, given.get("port", _PORTS[source.connector])),
+        port=_port(source, given.get("port", PORTS[source.connector])),
         database=str(given["database"]),
         user=str(given["user"]),
         password=_password(source),
@@ -210,7 +222,7 @@ _DATABASE = Connector(_database, _DATABASE_KEYS, ("host", "database", "user"))
 
 CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     {
-        **dict.fromkeys(_PORTS, _DATABASE),
+        **dict.fromkeys(PORTS, _DATABASE),
         "kafka": Connector(_kafka, _KAFKA_KEYS, ("servers",), jars="kafka"),
         "files": Connector(_files, ("path", "format", "files", "properties"), ("path",)),
     }

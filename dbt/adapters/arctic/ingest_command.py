@@ -39,6 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what differs; of all tables of the sources where no table is named, so after SOURCE",
     )
     ways.add_argument("--replay-dead", action="store_true", help="apply dead letters that fit now, and end")
+    ways.add_argument(
+        "--discover",
+        nargs="?",
+        const="",
+        metavar="SOURCE",
+        help="print the YAML of a source with the tables of its database, and ingest nothing; of a source of the "
+        "project, or of postgresql://user@host:port/database",
+    )
+    parser.add_argument(
+        "--password-env", metavar="NAME", help="the environment variable with the password of --discover"
+    )
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 
 
@@ -51,7 +62,13 @@ def perform(options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project import load_sources
 
+    if options.discover is not None and "://" in options.discover:
+        from dbt.adapters.arctic.discovered import source_at
+
+        return _discovered([source_at(options.discover, options.password_env)])
     project = load_sources(options.project_dir, options.profiles_dir, options.target)
+    if options.discover is not None:
+        return _discovered(_to_discover(project.sources, [*options.sources, *filter(None, [options.discover])]))
     resync = resynced(project.sources, options.sources, options.resync or ())
     chosen = resync.sources
     environment = SparkEnvironment(with_jars(project.profile, chosen))
@@ -63,6 +80,26 @@ def perform(options: argparse.Namespace) -> Answer:
         with _stopped_by_signals(jobs):
             _run(jobs, options.once, resync)
     return Answer(None, ())
+
+
+def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
+    try:
+        return _chosen(known, names)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}\n  what to do for a source that has no tables yet, which dbt leaves out: name its database, as "
+            "`--discover postgresql://user@host:port/database`"
+        ) from None
+
+
+def _discovered(sources: Sequence[IngestSource]) -> Answer:
+    """The YAML of sources with all tables of their databases, and these as data."""
+    from arctic_runtime.ingest.connectors import catalog_of
+    from dbt.adapters.arctic.discovered import source_yaml
+
+    found = [(source, catalog_of(source)) for source in sources]
+    data = {source.name: [{"table": of.full_name, "primary_key": of.key} for of in tables] for source, tables in found}
+    return Answer(data, tuple(line for source, tables in found for line in source_yaml(source, tables)))
 
 
 @dataclass(frozen=True)

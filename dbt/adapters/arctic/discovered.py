@@ -1,0 +1,121 @@
+"""The YAML of a source with the tables of its database, ready to paste into a project. It shows no secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import yaml
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import PORTS
+from arctic_runtime.ingest.source import DEAD_LETTERS, IngestedTable, IngestSource, read_default_schema
+from arctic_runtime.ingest.transports.transport import CatalogTable
+from arctic_runtime.model.names import TableName
+from arctic_runtime.profile import masked
+
+_PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD", "mariadb": "MYSQL_PWD"}
+"""The environment variable in which programs of a database expect the password."""
+
+_SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
+
+
+def source_at(url: str, password_env: str | None) -> IngestSource:
+    """A source without tables for `postgresql://user@host:port/database`; raises ConfigError for another text.
+
+    The password is that of an environment variable: the one that is named, or else that of the database's own programs.
+    """
+    parts = urlsplit(url)
+    connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
+    if connector is None or not parts.hostname or not parts.username or not database or parts.query:
+        raise ConfigError(
+            f"--discover: {masked({'url': url})['url']} is no address of a database.\n"
+            f"  expected: {' or '.join(PORTS)}://user@host:port/database, or the name of a source"
+        )
+    if parts.password is not None:
+        raise ConfigError(
+            "--discover: a password in an address can be seen by other users of this machine.\n"
+            f"  what to do: put it into the environment variable {_PASSWORDS[connector]}, or name one by --password-env"
+        )
+    variable = password_env or _PASSWORDS[connector]
+    connection: dict[str, Any] = {"host": parts.hostname}
+    if parts.port is not None:
+        connection["port"] = parts.port
+    connection |= {"database": database, "user": unquote(parts.username)}
+    if password_env or variable in os.environ:
+        connection["password_env"] = variable
+    ledger, schema = (
+        TableName(connector, database, f"{database}{DEAD_LETTERS}"),
+        read_default_schema(connector, connection),
+    )
+    return IngestSource(database, connector, connection, (), ledger, table_schema=schema)
+
+
+def source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
+    """The lines of a source with these tables; those that it declares already keep their settings."""
+    ingest = {"connector": source.connector, **source.connection}
+    return [
+        "sources:",
+        f"  - name: {_scalar(source.name)}",
+        f"    schema: {_scalar(source.ledger.schema)}",
+        "    config:",
+        "      meta:",
+        "        arctic:",
+        "          ingest:",
+        *(f"            {line}" for key, value in ingest.items() for line in _setting(source, key, value)),
+        "    tables:",
+        *(f"      {line}" for line in _tables(source, tables)),
+    ]
+
+
+def _setting(source: IngestSource, key: str, value: Any) -> Iterator[str]:
+    if key == "password":
+        variable = f"{re.sub('[^A-Z0-9]+', '_', source.name.upper())}_PASSWORD"
+        yield f"password_env: {variable}  # the environment variable that has the password"
+    elif key == "properties" and isinstance(value, Mapping):
+        shown = masked({str(name): str(of) for name, of in value.items()})
+        yield "properties:"
+        for name, of in shown.items():
+            yield f"  {_scalar(name)}: {_scalar(of)}" if of == str(value[name]) else f"  # {name}: {of}"
+    else:
+        yield f"{key}: {_scalar(value)}"
+
+
+def _tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Iterator[str]:
+    declared = {table.source_name: table for table in source.tables}
+    names = Counter(table.name.casefold() for table in tables)
+    for table in sorted(tables):
+        known = declared.get(table.full_name)
+        name = table.name if names[table.name.casefold()] == 1 else f"{table.schema}_{table.name}"
+        name = known.name if known else name
+        settings = _settings(source, table, name, known)
+        lines = [f"- name: {_scalar(name)}" + (f"  # primary key: {', '.join(table.key)}" if table.key else "")]
+        if settings:
+            lines.append(f"  config: {{meta: {{arctic: {_scalar(settings)}}}}}")
+        if table.key or "primary_key" in settings:
+            yield from lines
+        else:
+            yield "# without a primary key: name columns that make its rows unique, and take out the signs of comments"
+            primary_key = {**settings, "primary_key": []}
+            yield f"# - name: {_scalar(name)}"
+            yield f"#   config: {{meta: {{arctic: {_scalar(primary_key)}}}}}"
+
+
+def _settings(source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None) -> dict[str, Any]:
+    """The configuration of a table: what it has, and its name in the database where that can't be told."""
+    settings = dict(known.settings) if known else {}
+    if table.schema != source.table_schema:
+        settings["source_table"] = table.full_name
+    elif table.name != (known.table.name if known else name):
+        settings["source_table"] = table.name
+    return settings
+
+
+def _scalar(value: Any) -> str:
+    """A value as YAML on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
+    return text.removesuffix("...\n").strip()
