@@ -318,6 +318,28 @@ def test_a_server_without_logical_log_is_told_what_to_set() -> None:
         server.remove()
 
 
+def test_a_partitioned_table_is_read_where_its_changes_come_under_its_name(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    postgresql.sql(
+        f"create table {at}.p (id int, day int, primary key (id, day)) partition by range (day)",
+        f"create table {at}.p1 partition of {at}.p for values from (0) to (10)",
+        f"insert into {at}.p values (1, 1)",
+    )
+    with pytest.raises(SourceError, match=rf"{at}\.p\.\s+what to do: [\s\S]*publish.via.partition.root: true"):
+        DebeziumTransport(replace(connection, tables=(f"{at}.p",))).check(None)
+    settings = {"publish.via.partition.root": "true"}
+    whole = replace(connection, tables=(f"{at}.p",), properties=settings)
+    assert [of.name for of in DebeziumTransport(whole).catalog() if of.schema == at] == ["a", "b", "p"]
+    first = drain(whole)
+    postgresql.sql(f"insert into {at}.p values (2, 2)")
+    assert (first.ids, drain(whole, first.position).events[0][0]) == ([1], f"{at}.p")
+    postgresql.sql(f"alter publication {at} set (publish_via_partition_root = false)")
+    with pytest.raises(SourceError, match=rf"alter publication {at} set \(publish_via_partition_root = true\)"):
+        DebeziumTransport(whole).check(first.position)
+
+
 def test_a_slot_of_others_is_not_taken(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
     postgresql.sql(f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')")
     with pytest.raises(SourceError, match=rf"slot {connection.slot} exists, but this source was never ingested"):

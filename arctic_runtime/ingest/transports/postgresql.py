@@ -17,6 +17,7 @@ from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 _OLDEST_VERSION = 14
+_VIA_ROOT = "publish.via.partition.root"
 MESSAGE = "arctic"
 """The prefix of the messages by which the end of the log is noticed."""
 
@@ -71,12 +72,16 @@ where p.pubname = ? and c.relkind in ('r', 'p') and not p.puballtables
   and not exists (select 1 from pg_publication_tables t
     where t.pubname = p.pubname and t.schemaname = n.nspname and t.tablename = c.relname)
 """
+_PARTITIONED = """
+select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'p' and not exists (select 1 from pg_publication where pubname = ? and pubviaroot)
+"""
 _CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_index i on i.indrelid = c.oid and i.indisprimary
 left join pg_attribute a on a.attrelid = c.oid and a.attnum = any (i.indkey)
-where c.relkind = 'r' and c.relpersistence = 'p'
+where c.relkind in ('r', 'p') and not c.relispartition and c.relpersistence = 'p'
   and n.nspname not in ('pg_catalog', 'information_schema')
   and has_table_privilege(c.oid, 'select')
 order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
@@ -100,6 +105,7 @@ class PostgreSQL:
         self._check_setup()
         self._check_columns()
         self._check_unsent_values()
+        self._check_partitions()
         slot = self._slot()
         if position is None or position.is_snapshot:
             self._check_tables()
@@ -242,6 +248,24 @@ class PostgreSQL:
                 "columns with bits of any length, lists of bits, or lists inside of lists can't be read exactly: "
                 f"{', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
+            )
+
+    def _check_partitions(self) -> None:
+        """Changes come under the names of partitions, and would be left out, unless a publication says otherwise."""
+        publication = self._connection.publication
+        is_there = self._database.one("select 1::text from pg_publication where pubname = ?", (publication,))
+        if not is_there and self._connection.properties.get(_VIA_ROOT) == "true":
+            return
+        found = [str(row[0]) for row in self._database.rows(_PARTITIONED, (publication,))]
+        partitioned = [table for table in found if self._connection.reads(table)]
+        if partitioned:
+            raise self._error(
+                f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}.\n"
+                + (
+                    f"  what to do: `alter publication {publication} set (publish_via_partition_root = true)`"
+                    if is_there
+                    else f"  what to do: set the Debezium property `{_VIA_ROOT}: true`"
+                )
             )
 
     def _check_unsent_values(self) -> None:
