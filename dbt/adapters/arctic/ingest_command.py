@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -18,6 +16,7 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
 from dbt.adapters.arctic.ingest_progress import Say, counts, progress
+from dbt.adapters.arctic.signals import ended_by_signals
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -77,7 +76,7 @@ def perform(options: argparse.Namespace) -> Answer:
         return _replay(chosen, reader, environment.session)
     with progress([source.name for source in chosen], options.json) as say:
         jobs = [_job(source, reader, environment.session, say) for source in chosen]
-        with _stopped_by_signals(jobs):
+        with ended_by_signals(NAME, partial(_stop, jobs), "ends after the batch under way"):
             _run(jobs, options.once, resync)
     return Answer(None, ())
 
@@ -200,21 +199,7 @@ def _run(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> None:
         of.result()
 
 
-@contextmanager
-def _stopped_by_signals(jobs: Sequence[Ingestion]) -> Iterator[None]:
-    """While this lasts, SIGTERM and SIGINT end the jobs after the batch under way."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _: Any) -> None:
-        print(f"arctic ingest: {signal.Signals(number).name}: ends after the batch under way", file=sys.stderr)
-        for job in jobs:
-            threading.Thread(target=job.stop, daemon=True).start()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _stop(jobs: Sequence[Ingestion]) -> None:
+    """Ends jobs; each may take a while, and a signal's handler must not."""
+    for job in jobs:
+        threading.Thread(target=job.stop, daemon=True).start()

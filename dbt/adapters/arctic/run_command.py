@@ -43,7 +43,7 @@ def perform(options: argparse.Namespace) -> Answer:
 
     reader, threads = project.refresher.reader, project.loaded.threads
     follower = Follower(reader, project.refresh, report, threads, _warn, project.thread_starter())
-    with follower, ended_by_signals(follower.stop, "ends after the refreshes under way"):
+    with follower, ended_by_signals(NAME, follower.stop, "ends after the refreshes under way"):
         follower.follow(project.models)
         if options.once:
             try:
