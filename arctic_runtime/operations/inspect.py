@@ -162,7 +162,7 @@ def _describe_ingestion(of: Ingestion) -> list[str]:
     own, all_tables = (describe_position(text) or "its begin" for text in (of.position, of.source_position))
     return [
         f"  ingested from {of.table} of {of.source}: {newest}{lag}{of.dead_letters:,} dead letters in the source",
-        f"  at {own}; all tables of {of.source} at least at {all_tables}",
+        f"  last commit at {own}; all tables of {of.source} are complete up to {all_tables}",
     ]
 
 

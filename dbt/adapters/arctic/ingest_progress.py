@@ -60,7 +60,8 @@ def line(source: str, batch: BatchReport) -> str:
 
 def json_line(source: str, batch: BatchReport) -> str:
     """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
-    shown = {**asdict(batch.progress), "position": plain_position(str(batch.progress.position))}
+    of = batch.progress
+    shown = {"position": plain_position(str(of.position)), "newest": of.newest, "caught_up": of.caught_up}
     lag = batch.progress.lag_seconds(datetime.now(timezone.utc))
     return json.dumps({"source": source, **asdict(batch), "progress": shown, "lag_seconds": lag}, default=str)
 

@@ -37,6 +37,7 @@ def test_a_batch_is_a_line_with_its_lag_and_what_all_tables_have() -> None:
 
 def test_a_batch_in_json_has_the_position_without_definitions_of_tables() -> None:
     shown = json.loads(json_line("shop", a_batch({"insert": 1})))
+    assert set(shown["progress"]) == {"position", "newest", "caught_up"}
     assert json.loads(shown["progress"]["position"]) == json.loads(POSITION.text)
     assert (shown["source"], shown["count"], shown["behind"]) == ("shop", 1, None)
     assert shown["tables"][0]["rows"] == {"insert": 1}
