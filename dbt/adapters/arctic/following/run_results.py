@@ -93,7 +93,8 @@ def _arguments(project: LoadedProject) -> dict[str, Any]:
     from dbt.utils import args_to_dict
 
     given: dict[str, Any] = args_to_dict(project.flags)
-    return {key: value for key, value in given.items() if key != "target_path"}
+    command = given["invocation_command"].replace("dbt", "arctic", 1)
+    return {key: value for key, value in given.items() if key != "target_path"} | {"invocation_command": command}
 
 
 def _plain(at: datetime) -> datetime:
