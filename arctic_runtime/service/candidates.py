@@ -24,15 +24,7 @@ def candidates(
     A delayed model is refreshed earlier where a model below it, whose other tables have moved on, has waited for it as
     long as the longest lag above says: else two lags that never fall together would hold that one back for ever.
     """
-    failing = frozenset(model for model in models if records[model].failures)
-    pulled = {
-        above
-        for model in models
-        if (companions := graph.companions[model])
-        and not failing & {model, *graph.origins[model]}
-        and records[model].is_due(now, max(lags[of] for of in (*companions, model)))
-        for above in companions
-    }
+    pulled = _pulled(graph, models, records, now, lags) if any(lags[model] for model in models) else set()
     return {
         model: Candidate(
             records[model].news(tables[model], heads, now, lags[model]),
@@ -40,4 +32,23 @@ def candidates(
             model not in pulled and records[model].is_delayed(now, lags[model]),
         )
         for model in models
+    }
+
+
+def _pulled(
+    graph: ModelGraph,
+    models: Sequence[TableName],
+    records: Mapping[TableName, Record],
+    now: float,
+    lags: Mapping[TableName, float],
+) -> set[TableName]:
+    """The models for which one below has waited long enough; one that fails, or lies below such a one, pulls none."""
+    failing = frozenset(model for model in models if records[model].failures)
+    return {
+        above
+        for model in models
+        if (companions := graph.companions[model])
+        and not failing & {model, *graph.origins[model]}
+        and records[model].is_due(now, max(lags[of] for of in (*companions, model)))
+        for above in companions
     }

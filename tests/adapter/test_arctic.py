@@ -246,6 +246,7 @@ class TestConfiguration:
             ("materialized='arctic', primary_key='id', delete_when='x'", "needs `input: changes`"),
             ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "is not supported"),
             ("materialized='arctic', primary_key='id', retention={'changes': 7}", "must be an age"),
+            ("materialized='arctic', primary_key='id', freshness='30s'", "use `target_lag`"),
         ],
     )
     def test_it_is_an_error_at_parse_time(self, project: Any, config: str, said: str) -> None:

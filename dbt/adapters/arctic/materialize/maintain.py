@@ -219,6 +219,10 @@ def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
     for key, instead in _WITHOUT_MEANING.items():
         if config.get(key) not in (None, "iceberg", []) and key in config:
             raise ConfigError(f"{node['unique_id']}: `{key}` is not supported for materialized='arctic'; {instead}")
+    if isinstance(node.get("unrendered_config", {}).get("freshness"), str):
+        raise ConfigError(
+            f"{node['unique_id']}: `freshness` of a model is a key of dbt's own, and no time; use `target_lag`"
+        )
     return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
 
 
