@@ -314,6 +314,9 @@ class ReportThresholds:
     tree_lines: int = 64
     """Lines of a printed hash tree."""
 
+    dead_letter_reasons: int = 3
+    """Most reasons of dead letters that an error shows, those of most dead letters."""
+
 
 @dataclass(frozen=True)
 class IngestThresholds:

@@ -349,10 +349,11 @@ class Ingestion:
         most = self.source.most_dead
         found = 0 if most is None else self._ledger.dead()
         if most is not None and found > most:
+            shown = self._reader.thresholds.reports.dead_letter_reasons
             raise DataError(
                 f"source {self.source.name}: events can't be applied, and ingestion stopped; sound events before are "
                 f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
-                f"  found: {found} in {self.source.ledger}, with the reason of each\n"
+                f"  found: {found} in {self.source.ledger}: {'; '.join(self._ledger.reasons(shown))}\n"
                 "  what to do: mend the source or the declared columns and apply them with `arctic ingest "
                 f"{self.source.name} --replay-dead`, delete the rows from that table, or set `dead_letters: any` to go "
                 "on whatever comes"

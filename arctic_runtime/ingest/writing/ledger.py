@@ -70,6 +70,12 @@ class Ledger:
         found = observe_progress(self._reader, self.table)
         return found.dead_letters if found else 0
 
+    def reasons(self, most: int) -> list[str]:
+        """The most frequent reasons of dead letters, as `TABLE: REASON (COUNT)`."""
+        _, kept = self.read()
+        found = kept.groupBy("table", "reason").count().orderBy(F.desc("count"), "table", "reason").limit(most)
+        return [f"{table}: {reason} ({count:,})" for table, reason, count in found.collect()]
+
     def newest(self) -> int:
         """A number that no dead letter has a higher one than; 0 for none. Needs no Spark."""
         return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load() is not None else 0

@@ -47,11 +47,15 @@ def _say_line(source: str, batch: BatchReport) -> None:
         print(line(source, batch), flush=True)
 
 
+def dead_letters(count: int) -> list[str]:
+    """A part of a line that says how many there are; none where there are none."""
+    return [f"{count:,} dead letter{'' if count == 1 else 's'}"] if count else []
+
+
 def line(source: str, batch: BatchReport) -> str:
     """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
     tables = "; ".join(
-        f"{of.table} {counts(of.rows) or 'no change'}{f' {of.dead:,} dead letters' if of.dead else ''}"
-        for of in batch.tables
+        ", ".join([f"{of.table} {counts(of.rows) or 'no change'}", *dead_letters(of.dead)]) for of in batch.tables
     )
     rate = batch.count / max(batch.seconds, 1e-3)
     where = ", ".join([f"({rate:,.0f}/s)", *_lag(batch), f"at {_position(batch)}"])
@@ -116,7 +120,7 @@ class Totals:
         if self.last is None:
             return "no events yet"
         tables = ", ".join(f"{table} {counts(rows) or 'no change'}" for table, rows in self.rows.items())
-        dead = [f"{self.dead:,} dead letters"] if self.dead else []
+        dead = dead_letters(self.dead)
         parts = [f"{self.events:,} events", f"{self.rate(now):,.0f}/s", *_lag(self.last), *dead]
         return ", ".join([*parts, f"at {_position(self.last)}", *([tables] if tables else [])])
 

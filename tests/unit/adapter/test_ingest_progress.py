@@ -31,7 +31,7 @@ def test_a_batch_is_a_line_with_its_lag_and_what_all_tables_have() -> None:
     shown = line("shop", a_batch({"insert": 1200, "update": 8}, 2, behind=5000))
     assert re.sub(r"\d+\.\d s behind", "N s behind", shown) == (
         "shop: 1,210 events in 0.5 s (2,420/s), N s behind, 5,000 events behind, at b.000003:1234: "
-        "orders +1,200 ~8 2 dead letters"
+        "orders +1,200 ~8, 2 dead letters"
     )
 
 
@@ -62,7 +62,7 @@ def test_totals_of_a_source_count_rows_by_table_and_the_rate_of_late() -> None:
     totals.add(a_batch({"insert": 100, "delete": 50}, dead=1, seconds=1), now=12)
     assert totals.rate(12.5) == pytest.approx(151 / 1.5)
     assert re.sub(r"[\d.]+ s behind", "N s behind", totals.describe(12)) == (
-        "251 events, 151/s, N s behind, 1 dead letters, at b.000003:1234, orders +200 -50"
+        "251 events, 151/s, N s behind, 1 dead letter, at b.000003:1234, orders +200 -50"
     )
 
 
