@@ -161,7 +161,9 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
     offsets = {} if afresh else offsets_of(last)
     windows = {str(name): _window(model, name, upstreams, offsets.get(str(name))) for name in sources}
     if afresh:
-        return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows)
+        lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
+        because = f"events were deleted from {', '.join(lost)}, and those that are left are read" if lost else ""
+        return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows, because)
     if all(window.is_empty for window in windows.values()):
         return Decision("unchanged", "NOTHING_NEW", windows)
     return Decision("incremental", "CHANGES", windows)

@@ -373,6 +373,14 @@ def test_rows_of_events_may_be_deleted_when_they_were_read(
         assert lost in source_error(up, v(2))
 
 
+@pytest.mark.parametrize("up", [replace(a_source(5), trimmed=3), a_source(1, 2, operations={2: "delete"})])
+def test_a_reader_that_begins_is_told_of_events_that_are_gone(up: SourceState) -> None:
+    for state, request in ((TableState(), RUN_AGAIN), (built(CHANGES, READ_BOTH), REFRESH)):
+        because = decide(CHANGES, state, both(up), request).because
+        assert because == "events were deleted from lake.ods.up, and those that are left are read"
+    assert decide(CHANGES, TableState(), both(a_source(1)), RUN_AGAIN).because == ""
+
+
 def test_rows_that_expiry_deleted_before_they_were_read_are_an_error() -> None:
     up = replace(a_source(5, 6), trimmed=3)
     assert "those up to sequence number 3 may have been deleted" in source_error(up, v(2))
