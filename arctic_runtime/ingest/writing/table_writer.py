@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
@@ -400,7 +401,11 @@ def is_read() -> Expression:
 
 def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
     """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
-    return events.events(spark) if callable(events.events) else spark.createDataFrame(events.events)
+    if callable(events.events):
+        return events.events(spark)
+    # A session of Spark Connect infers no schema from a table without rows.
+    empty = None if events.events.num_rows else from_arrow_schema(events.events.schema)
+    return spark.createDataFrame(events.events) if empty is None else spark.createDataFrame([], empty)
 
 
 @contextmanager
