@@ -337,6 +337,9 @@ class IngestThresholds:
     lease_poll_seconds: float = 2.0
     """Pause between two looks of a process that stands by."""
 
+    named_dead_letters: int = 10_000
+    """How many dead letters of a table without a key one commit applies at most: it names all of them."""
+
     look_seconds: float = 60.0
     """Pause between two looks for tables that a source includes and that were made in the meantime."""
 

@@ -17,6 +17,7 @@ from arctic_runtime.model.ingestion import Progress, SourceProgress
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
+    APPENDED_KIND,
     ATTEMPT,
     BRANCH_PREFIX,
     CLONE_KIND,
@@ -65,6 +66,8 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     changes = _load(reader, model.table.changes)
     own = _load(reader, model.table)
     view = reader_view(reader, model.table) if own is None else None
+    if model.is_appended:
+        return _appended(model, own, view, changes)
     base = own if model.config.merge == "on_write" else _load(reader, model.table.base)
     totals = _load(reader, model.table.totals) if model.config.input == "state" else None
     log = _change_table(changes) if changes is not None and _is_kind(changes, "changes") else None
@@ -77,12 +80,38 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     )
 
 
+def _appended(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
+    """The state of a table without a key, which has no change table beside it."""
+    if own is not None and _is_kind(own, APPENDED_KIND):
+        return TableState(appended=_change_table(own))
+    if changes is not None and _is_kind(changes, "changes"):
+        return TableState(conflicting=ConflictingRelation(model.table.changes, "table"))
+    if own is not None:
+        return TableState(conflicting=ConflictingRelation(model.table, "table"))
+    return TableState(conflicting=ConflictingRelation(model.table, "view", view.is_clone) if view else None)
+
+
+def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | None:
+    """The primary key that an ingested table is kept by, () where events are appended to it; None without a table."""
+    changes = _load(reader, table.changes)
+    if changes is not None and _is_kind(changes, "changes"):
+        return key_names(changes.properties.get(PRIMARY_KEY, ""))
+    own = _load(reader, table)
+    return () if own is not None and _is_kind(own, APPENDED_KIND) else None
+
+
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
     """Every relation that a model has made, however it was configured then; its change table is the last."""
     table = model.table
     view = reader_view(reader, table) if _load(reader, table) is None else None
     shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
-    parts = ((table, "base"), (table.base, "base"), (table.totals, "totals"), (table.changes, "changes"))
+    parts = (
+        (table, "base"),
+        (table, APPENDED_KIND),
+        (table.base, "base"),
+        (table.totals, "totals"),
+        (table.changes, "changes"),
+    )
     loaded = [(name, kind, _load(reader, name)) for name, kind in parts]
     return (
         *shown,

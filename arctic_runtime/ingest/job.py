@@ -76,6 +76,7 @@ class Ingestion:
         self._look_at = 0.0
         self._stopping = threading.Event()
         self._is_staged = False
+        self._is_load = False
         self._merging: Future[None] | None = None
 
     def run(self, once: bool, resync: bool = False, tables: Collection[str] = ()) -> None:
@@ -198,6 +199,7 @@ class Ingestion:
         if self._is_staged:
             for writer in self._writers.values():
                 writer.begin_snapshot()
+        self._is_load = not self._is_staged
         return progress
 
     def _adopt(self, tables: Iterable[IngestedTable]) -> None:
@@ -287,6 +289,7 @@ class Ingestion:
         if not self._is_staged or not batch.is_snapshot:
             written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
             self._is_staged = False
+        self._is_load = self._is_load and batch.is_snapshot
         now = replace(progress, position=batch.progress or batch.position, tables=frozenset(self._tables))
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
@@ -324,7 +327,8 @@ class Ingestion:
         parts = [part for events in parts for part in writer.told(events)]
         for place, events in enumerate(parts):
             is_last = place == len(parts) - 1
-            part = Part(events, batch.position if is_last else None, tuple(parts[:place]))
+            position = batch.position if is_last else None
+            part = Part(events, position, tuple(parts[:place]), is_load=self._is_load)
             found.append(writer.write(part, after, dead, reads))
         return found
 

@@ -23,6 +23,9 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "evolve": "sync_all_columns",
     "freeze": "fail",
 }
+_DATABASES = ("postgresql", "mysql", "mariadb")
+"""Connectors of sources that tell the primary keys of their tables."""
+
 _TABLE_KEYS = (
     "primary_key",
     "partition_by",
@@ -45,7 +48,8 @@ class IngestedTable:
     """A table of a source. `source_name` is its name there, with its schema where the source has such.
 
     `settings` are configuration keys of the arctic table. `columns` are names and types of those that the user
-    declares, as the format reads them.
+    declares, as the format reads them. Where the source `tells_key`, as databases do, a table of which it tells none
+    has none.
     """
 
     name: str
@@ -54,25 +58,32 @@ class IngestedTable:
     settings: Mapping[str, Any]
     columns: Mapping[str, str] = field(default_factory=dict)
     schema_changes: SchemaChanges = "safe"
+    tells_key: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key that the user configured; none where the source's counts."""
-        return read_names("primary_key", self.settings.get("primary_key", ()))
+        """The primary key that the user configured; none where the source's counts, or the table is to have none."""
+        return read_names("primary_key", self.settings.get("primary_key") or ())
+
+    def key_of(self, told: tuple[str, ...]) -> tuple[str, ...]:
+        """The primary key that the table is kept by; () where it has none, so that rows are appended to it.
+
+        `told` is the source's, which counts unless one is configured. Raises ConfigError where it is not known that
+        there is none.
+        """
+        found = self.key if "primary_key" in self.settings else told
+        if not found and not self.tells_key and "primary_key" not in self.settings:
+            raise ConfigError(
+                f"{self.table}: the primary key of {self.source_name} is not known, and rows are told apart by it.\n"
+                "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table; "
+                "`primary_key: null` says that there are none, and appends a row for every event"
+            )
+        return found
 
     def model(self, key: tuple[str, ...]) -> Model:
-        """The arctic table as the runtime knows it; `key` is the source's primary key, used unless one is configured.
-
-        Raises ConfigError where neither has one, or a setting can't be used.
-        """
-        settings = {"merge": "on_read", "primary_key": list(key), **self.settings, "input": "changes"}
-        if not read_names("primary_key", settings["primary_key"]):
-            raise ConfigError(
-                f"{self.table}: the table {self.source_name} has no primary key, and rows are told apart by it.\n"
-                "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table, "
-                "or leave the table out"
-            )
-        config = configure(settings, f"source table {self.name}")
+        """The arctic table as the runtime knows it, kept by `key`; raises ConfigError for settings it can't use."""
+        merge = {"merge": "on_read", **self.settings} if key else {**self.settings, "merge": "on_write"}
+        config = configure({**merge, "primary_key": list(key), "input": "changes"}, f"source table {self.name}")
         policy = _POLICIES[self.schema_changes]
         return Model(self.table, "", replace(config, on_schema_change=policy), ingested_from=self.source_name)
 
@@ -118,7 +129,7 @@ class IngestSource:
                     f"  what to do: declare {full} with another name and `source_table: {full}`, or narrow `include`"
                 )
             declared_as = DeclaredTable(name, name, self.ledger.schema, self.ledger.catalog, {"source_table": full}, ())
-            found.append(_table(declared_as, self.schema_changes, None, []))
+            found.append(_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
         return tuple(found)
 
 
@@ -159,7 +170,8 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
             wrong.append(str(error))
     policy = values.pop("schema_changes")
     schema = values.get("table_schema") or read_default_schema(str(connector), known)
-    read_tables = [_table(table, policy, schema, wrong) for table in tables]
+    tells_key = connector in _DATABASES
+    read_tables = [_table(table, policy, schema, tells_key, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")
     if wrong:
@@ -187,7 +199,9 @@ def dead_letters_of(name: str, tables: Collection[DeclaredTable]) -> TableName:
     return TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
 
 
-def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: list[str]) -> IngestedTable:
+def _table(
+    of: DeclaredTable, policy: SchemaChanges, schema: str | None, tells_key: bool, wrong: list[str]
+) -> IngestedTable:
     meta = dict(of.meta)
     source_name = str(meta.pop("source_table", of.identifier))
     chosen = meta.pop("schema_changes", policy)
@@ -195,8 +209,8 @@ def _table(of: DeclaredTable, policy: SchemaChanges, schema: str | None, wrong: 
         if key not in _TABLE_KEYS:
             wrong.append(f"table {of.name}: unknown key `{key}`{nearest(key, _TABLE_KEYS)}")
     full = source_name if "." in source_name or schema is None else f"{schema}.{source_name}"
-    columns = dict(of.columns)
-    return IngestedTable(of.name, full, TableName(of.catalog, of.schema, of.identifier), meta, columns, chosen)
+    columns, table = dict(of.columns), TableName(of.catalog, of.schema, of.identifier)
+    return IngestedTable(of.name, full, table, meta, columns, chosen, tells_key)
 
 
 def _read_policy(key: str, value: Any) -> SchemaChanges:

@@ -25,6 +25,8 @@ Place = Literal[
     "tag of the base",
     "property of the dead letter table",
     "summary of a commit to the dead letter table",
+    "property of a table without a key",
+    "summary of a commit of events to a table without a key",
 ]
 """Where a name is written."""
 
@@ -48,6 +50,8 @@ CHANGELOG: Final = "arctic.changelog"
 REPAIRED: Final = "arctic.repaired"
 POSITION: Final = "arctic.position"
 POSITION_EVENTS: Final = "arctic.position-events"
+LETTERS: Final = "arctic.dead-letters"
+SOURCE_COLUMNS: Final = "arctic.source-columns"
 SOURCE_TIME: Final = "arctic.source-time"
 CAUGHT_UP: Final = "arctic.caught-up"
 SOURCE_TABLES: Final = "arctic.source-tables"
@@ -77,6 +81,7 @@ BASE_KIND: Final = "base"
 VIEW_KIND: Final = "view"
 AGGREGATE_STATE_KIND: Final = "totals"
 CLONE_KIND: Final = "clone"
+APPENDED_KIND: Final = "appended"
 
 
 @dataclass(frozen=True)
@@ -98,18 +103,20 @@ _OWN_TABLES: tuple[Place, ...] = (
     "property of the view",
 )
 _RUN: tuple[Place, ...] = ("summary of a run's commit to the change table",)
+_EVENTS: tuple[Place, ...] = (*_RUN, "summary of a commit of events to a table without a key")
 
 STORED_NAMES: Final = (
     StoredName(
         KIND,
-        (*_OWN_TABLES, "property of the aggregate state table"),
-        "`changes`, `base`, `view`, `totals` for the aggregate state, or `clone` for a view that `dbt clone` made",
+        (*_OWN_TABLES, "property of the aggregate state table", "property of a table without a key"),
+        "`changes`, `base`, `view`, `totals` for the aggregate state, `clone` for a view that `dbt clone` made, or "
+        "`appended` for a table that events of a source without a primary key are appended to",
     ),
     StoredName(PRIMARY_KEY, _OWN_TABLES, "the columns of the primary key"),
     StoredName(MODEL_TABLE, ("property of the change table",), "the name of the model's table"),
     StoredName(
         LAYOUT,
-        ("property of the base",),
+        ("property of the base", "property of a table without a key"),
         "the configuration that shapes the files of the base, as JSON: partitions, hash key, sort key, number of "
         "buckets, table properties, format version",
     ),
@@ -129,9 +136,9 @@ STORED_NAMES: Final = (
         "as a property: the sequence number up to which rows may break promises that a `--full-refresh` found broken; "
         "in the summary: which promises these were",
     ),
-    StoredName(RUN, (*_RUN, "summary of a run's commit to the aggregate state table"), "the token of the run"),
-    StoredName(MODE, _RUN, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),
-    StoredName(REASON, _RUN, "why the run did that, as a [reason](maintenance.md#reasons)"),
+    StoredName(RUN, (*_EVENTS, "summary of a run's commit to the aggregate state table"), "the token of the run"),
+    StoredName(MODE, _EVENTS, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),
+    StoredName(REASON, _EVENTS, "why the run did that, as a [reason](maintenance.md#reasons)"),
     StoredName(
         OFFSETS, _RUN, "the offsets, as JSON: for each upstream its version: table UUID, snapshot, sequence number"
     ),
@@ -183,18 +190,18 @@ STORED_NAMES: Final = (
     ),
     StoredName(
         POSITION,
-        (*_RUN, "property of the dead letter table"),
+        (*_EVENTS, "property of the dead letter table"),
         "up to where in a source of change data the table, or every table of the source, has all events: a text of the "
         "transport that reads the source",
     ),
     StoredName(
         POSITION_EVENTS,
-        _RUN,
+        _EVENTS,
         "how many events of the table after that position it has as well; absent for none",
     ),
     StoredName(
         SOURCE_TIME,
-        (*_RUN, "property of the dead letter table"),
+        (*_EVENTS, "property of the dead letter table"),
         "when the newest change of a commit, or the newest that all tables of the source have, was made at the source, "
         "in milliseconds since 1970",
     ),
@@ -203,6 +210,17 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the newest time at which the source is known to have had nothing that its tables did not get, in milliseconds "
         "since 1970",
+    ),
+    StoredName(
+        LETTERS,
+        ("summary of a commit of events to a table without a key",),
+        "the dead letters that the commit applied, as JSON: when each was read, in microseconds since 1970, its row in "
+        "its event or -1, and ranges of numbers",
+    ),
+    StoredName(
+        SOURCE_COLUMNS,
+        ("property of the change table", "property of a table without a key"),
+        "the columns that the newest events had, as JSON: for each name its number in the source, or null",
     ),
     StoredName(
         SOURCE_TABLES,

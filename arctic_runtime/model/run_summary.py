@@ -42,6 +42,7 @@ class RunSummary:
     position: str | None = None
     position_events: str | None = None
     source_time_ms: int | None = None
+    letters: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -93,6 +94,7 @@ _TEXTS: Mapping[str, str] = {
     "repaired": properties.REPAIRED,
     "position": properties.POSITION,
     "position_events": properties.POSITION_EVENTS,
+    "letters": properties.LETTERS,
 }
 """Entries that are texts in tables as well: field → key."""
 

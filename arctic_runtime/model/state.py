@@ -158,6 +158,7 @@ class TableState:
     """Everything about a model's own relations; a part is None where the relation does not exist.
 
     `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None where it kept none.
+    `appended` is a table without a key, to which events are appended: it has no other parts.
     """
 
     changes: ChangeTableState | None = None
@@ -165,6 +166,12 @@ class TableState:
     view: ViewState | None = None
     conflicting: ConflictingRelation | None = None
     aggregate_state: int | None = None
+    appended: ChangeTableState | None = None
+
+    @property
+    def log(self) -> ChangeTableState | None:
+        """The table that runs commit to, whose snapshots are the versions."""
+        return self.changes or self.appended
 
 
 @dataclass(frozen=True)
@@ -250,6 +257,12 @@ class SourceState:
         """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
         found = sum(1 for commit in self.between(window) if commit.rows)
         return found if self.keeps(window.start) else max(found, 2)
+
+
+def check_built(state: TableState, table: TableName) -> None:
+    """Raises ConfigError where no run has made a table yet."""
+    if state.appended is None:
+        built(state, table)
 
 
 def built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:

@@ -14,6 +14,7 @@ from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapsh
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.state import ConflictingRelation
+from arctic_runtime.model.table import Transform
 from arctic_runtime.model.version import Version
 
 Mode = Literal["create", "incremental", "full", "unchanged"]
@@ -69,6 +70,29 @@ class CreateChangeTable:
     table: TableName
     columns: tuple[Column, ...]
     sequence_type: str
+
+
+@dataclass(frozen=True)
+class CreateAppended:
+    """An empty table without a key, for rows with these columns."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class SetLayout:
+    """How files are written to a table without a key from now on, which its property keeps as `text`.
+
+    Partition fields come and go in this order: `drop`, then `add`. Without a `sort_key` rows stay as they come.
+    """
+
+    table: TableName
+    drop: tuple[Transform, ...]
+    add: tuple[Transform, ...]
+    sort_key: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -167,6 +191,8 @@ Step = (
     DropConflictingRelation
     | DropBranches
     | CreateChangeTable
+    | CreateAppended
+    | SetLayout
     | EvolveSchema
     | DropTable
     | CreateBase
@@ -195,6 +221,10 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"drop {len(branches)} branch(es) left on {table}"
         case CreateChangeTable(table):
             return f"create change table {table}"
+        case CreateAppended(table):
+            return f"create {table}, to which events are appended"
+        case SetLayout(table):
+            return f"lay out the files of {table} as configured"
         case EvolveSchema(table, change):
             return f"change columns of {table}: {_describe_change(change)}"
         case AppendChanges(table, _, mode, reason):

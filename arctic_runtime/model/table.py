@@ -129,6 +129,16 @@ class Model:
     is_landing: bool = False
 
     @property
+    def is_appended(self) -> bool:
+        """Whether it is a plain table, to which the events of a source without a primary key are appended."""
+        return self.ingested_from is not None and not self.config.primary_key
+
+    @property
+    def log(self) -> TableName:
+        """The table that runs commit to, whose snapshots are the versions."""
+        return self.table if self.is_appended else self.table.changes
+
+    @property
     def base(self) -> TableName:
         """Where the merged rows are: the table itself, or its base when merged on read."""
         return self.table.base if self.config.merge == "on_read" else self.table

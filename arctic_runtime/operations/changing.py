@@ -78,6 +78,7 @@ RESTORE = Operation(
     perform=on_one(_restore),
     needs_spark=True,
     changes=True,
+    needs_key=True,
     arguments=(Argument("version", _KNOWN, is_required=True, metavar="V"),),
     macro_arguments=("version",),
 )
@@ -88,6 +89,7 @@ OVERWRITE = Operation(
     perform=on_one(_overwrite),
     needs_spark=True,
     changes=True,
+    needs_key=True,
     needs_query=True,
     arguments=(
         Argument(
@@ -111,6 +113,7 @@ SAVEPOINT = Operation(
     perform=on_one(_savepoint),
     needs_spark=True,
     changes=True,
+    needs_key=True,
     arguments=(
         Argument("name", "of the savepoint", is_required=True, is_positional=True, metavar="NAME"),
         Argument("version", f"{_KNOWN} (default: the newest)", metavar="V", exclusive_group="version"),

@@ -17,9 +17,9 @@ from arctic_runtime.catalog.observe import (
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
 from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
-from arctic_runtime.model.run_summary import RunSummary, is_run, last_run, offsets_of, run_commits
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
-from arctic_runtime.model.state import ChangeTableState, Commit, TableState
+from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
 
 
@@ -55,7 +55,8 @@ class Ingestion:
 class Status:
     """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
 
-    `savepoints` are versions by their names. `ingestion` is None for tables that models make.
+    `savepoints` are versions by their names. `ingestion` is None for tables that models make. A table without a key has
+    nothing to merge.
     """
 
     model: str
@@ -72,6 +73,7 @@ class Status:
     consumers: tuple[Consumer, ...] = ()
     savepoints: Mapping[str, str] = field(default_factory=dict)
     ingestion: Ingestion | None = None
+    has_key: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class HistoryEntry:
 def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Status:
     """The state of one table; `project` are the models that may read it."""
     state = observe_model(reader, model)
+    if state.appended is not None:
+        return _status_without_key(reader, model, state.appended, project)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
     head = (run_commits(state.changes) or state.changes.commits)[-1]
@@ -111,20 +115,20 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
         versions=len(state.changes.commits),
         unmerged_commits=len(pending),
         unmerged_rows=state.changes.rows_after(state.base.merged),
-        consumers=tuple(_consumers(reader, model, state, project)),
+        consumers=tuple(_consumers(reader, model, state.changes, project)),
         savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
         ingestion=_ingestion(reader, model, state.changes),
     )
 
 
-def _ingestion(reader: CatalogReader, model: Model, changes: ChangeTableState) -> Ingestion | None:
+def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> Ingestion | None:
     if model.source is None or model.ingested_from is None:
         return None
     now = datetime.datetime.now(datetime.timezone.utc)
     found = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
-    runs = [RunSummary.decode(commit.summary) for commit in run_commits(changes)]
+    runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
-    last = last_run(changes)
+    last = last_run(log)
     # The table has what all tables have, and may have more.
     progress = found.progress.later([own], None)
     return Ingestion(
@@ -139,14 +143,38 @@ def _ingestion(reader: CatalogReader, model: Model, changes: ChangeTableState) -
     )
 
 
+def _status_without_key(
+    reader: CatalogReader, model: Model, table: ChangeTableState, project: Sequence[Model]
+) -> Status:
+    head = (run_commits(table) or table.commits)[-1]
+    summary = _base_summary(reader, model)
+    return Status(
+        model=str(model.table),
+        built=True,
+        version=str(head.version.snapshot),
+        changed_at=_time(head),
+        rows=int(summary.get("total-records", 0)),
+        files=int(summary.get("total-data-files", 0)),
+        bytes=int(summary.get("total-files-size", 0)),
+        versions=len(table.commits),
+        consumers=tuple(_consumers(reader, model, table, project)),
+        ingestion=_ingestion(reader, model, table),
+        has_key=False,
+    )
+
+
 def describe_status(status: Status) -> list[str]:
     """A few lines for people."""
     if not status.built:
         return [f"{status.model}: not built yet"]
+    extent = f"{status.rows:,} rows, {status.files} files, {status.bytes:,} bytes"
+    own = [f"  without a key, appended to: {extent}"]
+    if status.has_key:
+        own = [f"  base: {extent}, {status.nodes} nodes"]
+        own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
-        f"  base: {status.rows:,} rows, {status.files} files, {status.bytes:,} bytes, {status.nodes} nodes",
-        f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows",
+        *own,
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             for consumer in status.consumers
@@ -185,10 +213,10 @@ def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
     """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
-    runs = {commit.version: commit for commit in (state.changes.commits if state.changes else ()) if is_run(commit)}
+    runs = {commit.version: commit for commit in run_commits(state.log)}
     known = {**{of.commit.version: of.commit for of in named}, **runs}
     ordered = sorted(known.values(), key=lambda commit: commit.version.sequence)
-    changes = _schema_changes(ordered, observe_columns(reader, model.table.changes))
+    changes = _schema_changes(ordered, observe_columns(reader, model.log))
     entries = (
         _entry(commit, [of.name for of in named if of.commit.version == commit.version], changed)
         for commit, changed in zip(ordered, changes, strict=True)
@@ -215,13 +243,14 @@ def describe_history(entry: HistoryEntry) -> list[str]:
     return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe()}"]
 
 
-def _consumers(reader: CatalogReader, model: Model, state: TableState, project: Sequence[Model]) -> Sequence[Consumer]:
+def _consumers(
+    reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]
+) -> Sequence[Consumer]:
     found = []
-    assert state.changes is not None
     for other in project:
         offset = last_offsets(reader, other.table).get(str(model.table))
-        if offset is not None and offset.table == state.changes.uuid:
-            commits, rows = len(state.changes.after(offset)), state.changes.rows_after(offset)
+        if offset is not None and offset.table == log.uuid:
+            commits, rows = len(log.after(offset)), log.rows_after(offset)
             found.append(Consumer(str(other.table), commits, rows))
     return found
 

@@ -106,6 +106,7 @@ EXPLAIN = Operation(
     perform=on_one(_explain),
     needs_spark=False,
     changes=False,
+    needs_key=True,
     needs_query=True,
 )
 HISTORY = Operation(
@@ -123,6 +124,7 @@ CHANGES = Operation(
     perform=on_one(_changes),
     needs_spark=True,
     changes=False,
+    needs_key=True,
     arguments=(
         Argument("start", "after this version", is_required=True, option="--from", metavar="V"),
         Argument("end", "up to this version", is_required=True, option="--to", metavar="V"),
@@ -136,6 +138,7 @@ LOOKUP = Operation(
     perform=on_one(_lookup),
     needs_spark=False,
     changes=False,
+    needs_key=True,
     arguments=(
         Argument(
             "key", "a value per key column", read_texts, "array", is_required=True, is_positional=True, metavar="KEY"

@@ -150,6 +150,7 @@ SPLIT = Operation(
     plan=on_one(_plan_split),
     needs_spark=True,
     changes=True,
+    needs_key=True,
     macro_arguments=(),
 )
 EXPIRE = Operation(

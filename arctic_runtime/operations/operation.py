@@ -105,7 +105,8 @@ class Operation:
 
     `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
     unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None where it has no macro.
-    `needs_query` says that the model's query must be compiled, and `takes_landing` that a landing table can be named.
+    `needs_query` says that the model's query must be compiled, `takes_landing` that a landing table can be named, and
+    `needs_key` that it can't be asked of tables of sources without a primary key.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Operation:
     plan: Perform | None = None
     needs_confirmation: bool = False
     needs_query: bool = False
+    needs_key: bool = False
     takes_landing: bool = False
     tables_help: str | None = None
     macro_arguments: tuple[str, ...] | None = None
@@ -145,7 +147,16 @@ class Operation:
         }
 
     def run(self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False) -> Answer:
-        """Performs it on tables, or says what it would do; `values` are those that `read` returns."""
+        """Performs it on tables, or says what it would do; `values` are those that `read` returns.
+
+        Raises ConfigError where it needs a key that a table does not have.
+        """
+        for model in models:
+            if self.needs_key and model.is_appended:
+                raise ConfigError(
+                    f"{self.name} needs a primary key, and {model.table} has none: events of {model.ingested_from} are "
+                    "appended to it.\n  what to do: read its rows by a query; its versions are Iceberg's snapshots"
+                )
         if not plan:
             return self.perform(context, models, values)
         if self.plan is None:

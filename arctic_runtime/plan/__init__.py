@@ -1,6 +1,7 @@
 """Pure decisions: from what was observed to what has to be done. No Spark, no clock, no I/O."""
 
 __all__ = [
+    "appended",
     "base_rewrite",
     "bucket_resizing",
     "changelog_compaction",

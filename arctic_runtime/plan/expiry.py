@@ -48,6 +48,8 @@ def expiry(
         str(model.base): lambda base: _of_base(state, base, wanted),
         str(model.table.totals): lambda totals: _of_totals(state, totals),
     }
+    if state.appended is not None:
+        needs[str(model.table)] = lambda _: _of_appended(state.appended, wanted)
     tags = tuple(_idle_tags(state, tables, now_ms, thresholds.expiry))
     steps: list[ExpireSnapshots] = []
     kept: list[Kept] = []
@@ -178,13 +180,13 @@ def _of_any(table: Snapshots) -> Needs:
 
 def _wanted(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
     """What for → the versions that others have read of the table as it is now."""
-    uuid = state.changes.uuid if state.changes else None
+    uuid = state.log.uuid if state.log else None
     return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
 
 
 def _last_versions(state: TableState, count: int | None) -> dict[str, Version]:
     """The oldest of so many newest versions."""
-    runs = [commit.version for commit in run_commits(state.changes)]
+    runs = [commit.version for commit in run_commits(state.log)]
     return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
 
 
@@ -203,6 +205,14 @@ def _of_changes(state: TableState, wanted: Mapping[str, Version]) -> Needs:
     for commit in changes.commits:
         if commit.version.snapshot in pinned:
             yield commit.version.sequence, "the view reads from it"
+    for reason, version in wanted.items():
+        yield version.sequence, reason
+
+
+def _of_appended(table: ChangeTableState | None, wanted: Mapping[str, Version]) -> Needs:
+    """What else is needed of a table without a key."""
+    last = last_load(table)
+    yield (last.version.sequence if last else 0), "it says which events the table has"
     for reason, version in wanted.items():
         yield version.sequence, reason
 

@@ -65,7 +65,8 @@ def stale_branches(
     """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
     now_ms = round(now.timestamp() * 1000)
     found = []
-    for table, part in ((model.table.changes, state.changes), (model.base, state.base)):
+    parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
+    for table, part in parts:
         if part is not None:
             kept = thresholds.abandoned_branch_seconds
             names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms, kept)

@@ -24,6 +24,7 @@ from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.formats.rows import rows
 from arctic_runtime.ingest.job import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -494,6 +495,61 @@ def another_snapshot() -> Scenario:
     return Scenario(("ingest.create_stage", "ingest.stage", "ingest.drop_stage"), build, act, tables=("orders",))
 
 
+def ingestion_without_keys() -> Scenario:
+    """A table without a key gets more rows and another layout, and another one its first rows."""
+
+    def batch(name: str, *ids: int) -> Part:
+        texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in ids]
+        return Part(f"public.{name}", replace(ORDERS, key=()), texts)
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source_of(lake, "log", primary_key=None), Replay([[batch("log", 1, 1)]]))
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        source = source_of(lake, "log", "other", primary_key=None, sort_key=["n"], partition_by=["bucket(2, id)"])
+        ingest(lake, source, Replay([[batch("log", 1, 1)], [batch("log", 2, 2), batch("other", 3)]]))
+        assert lake.spark.table(lake.sql_name("other")).count() == 1
+
+    return Scenario(("ingest.create_table", "ingest.layout", "ingest.append"), build, act, tables=("log",))
+
+
+def renamed_column() -> Scenario:
+    """A table whose source renames a column, and adds one with a default."""
+    known = NULL_IN_OLDER_ROWS
+    key = SourceColumn("id", "bigint", number=1, older_rows=known)
+    before = SourceSchema((key, SourceColumn("a", "int", number=2, older_rows=known)), ("id",))
+    added = SourceColumn("n", "int", number=3, older_rows=OlderRows(True, "5"))
+    after = SourceSchema((key, SourceColumn("b", "int", number=2, older_rows=known), added), ("id",))
+    first = [Part("public.orders", before, [event("c", None, {"id": of, "a": of}) for of in (1, 2)])]
+    later = [Part("public.orders", after, [event("u", None, {"id": 2, "b": 3, "n": 6})])]
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        ingest(lake, source_of(lake, "orders"), Replay([first, later]))
+        found = {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).select("id", "b", "n").collect()}
+        assert found == {(1, 1, 5), (2, 3, 6)}
+
+    return Scenario(
+        ("ingest.columns", "schema.evolve"), lambda lake: ingest(lake, source_of(lake, "orders"), Replay([first])), act
+    )
+
+
+def another_snapshot_without_key() -> Scenario:
+    def read(*ids: int) -> list[Part]:
+        texts = [event("r", None, {"id": of, "item": "a", "n": of}) for of in ids]
+        return [Part("public.log", replace(ORDERS, key=()), texts)]
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source_of(lake, "log", primary_key=None), Replay([read(1, 2, 3)], snapshot=2))
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        ingest(lake, source_of(lake, "log", primary_key=None), Replay([read(2), read(4, 4)], snapshot=2))
+
+    return Scenario(("ingest.replace",), build, act, tables=("log",))
+
+
 def ingestion_of_files() -> Scenario:
     """Events in three files, whose log is rewritten at once."""
 
@@ -593,6 +649,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         ingestion,
         dead_letters,
         another_snapshot,
+        ingestion_without_keys,
+        renamed_column,
+        another_snapshot_without_key,
         ingestion_of_files,
         increment_of_an_empty_table,
         debug,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,6 +116,11 @@ def source_of(lake: Warehouse, *names: str, **settings: Any) -> IngestSource:
 def ingest(lake: Warehouse, source: IngestSource, transport: Replay, tables: Collection[str] = ()) -> list[BatchReport]:
     """Ingests a source to its end, some tables from another snapshot on."""
     reports: list[BatchReport] = []
-    job = Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, reports.append)
-    job.run(once=True, tables=tables)
+    ingestion_of(lake, source, transport, reports.append).run(once=True, tables=tables)
     return reports
+
+
+def ingestion_of(
+    lake: Warehouse, source: IngestSource, transport: Replay, report: Callable[[BatchReport], None] = lambda _: None
+) -> Ingestion:
+    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, report)

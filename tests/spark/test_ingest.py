@@ -108,6 +108,19 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None
     }
 
 
+def test_an_update_that_may_have_changed_a_chosen_key_is_a_dead_letter(lake: Warehouse) -> None:
+    source = replace(source_of(lake, "orders", primary_key=["n"]), most_dead=None)
+    texts = [
+        event("c", None, {"id": 1, "item": "a", "n": 1}),
+        event("u", None, {"id": 1, "item": "b", "n": 2}),
+        event("u", {"id": 1, "item": "a", "n": 1}, {"id": 1, "item": "c", "n": 3}),
+    ]
+    ingest(lake, source, Replay([[Part("public.orders", ORDERS, texts)]]))
+    assert rows(lake, "orders") == {(1, "c", 3)}
+    (dead,) = lake.spark.table(str(source.ledger)).select("reason").collect()
+    assert "the row before the update was not sent" in dead.reason
+
+
 def test_a_value_that_the_source_did_not_send_is_that_of_the_row(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [

@@ -55,11 +55,28 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class OlderRows:
+    """What rows that are older than a column have in it, of which a source sends no events when it adds a column.
+
+    `value` is a text that Spark casts to the column's type, None for null. Unless it `is_known`, the source has to be
+    read again.
+    """
+
+    is_known: bool
+    value: str | None = None
+
+
+NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS = OlderRows(True), OlderRows(False)
+
+
+@dataclass(frozen=True)
 class SourceColumn:
     """A column of a table in a source: its name, the Spark type that the arctic table keeps, and its encoding.
 
     `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
     MySQL's binlog cuts them off the values of a column of that width. `element` is how an `array` writes its elements.
+    `number` is the column's in the source, which stays where it is renamed; None where the source has none, or it is
+    not known. `older_rows` is None for sources that can't be asked.
     """
 
     name: str
@@ -68,14 +85,20 @@ class SourceColumn:
     labels: tuple[str, ...] = ()
     padded_to: int | None = None
     element: Encoding = "plain"
+    number: int | None = None
+    older_rows: OlderRows | None = None
 
 
 @dataclass(frozen=True)
 class SourceSchema:
-    """The columns of a table in a source, and the names of those in its primary key; none for a table without one."""
+    """The columns of a table in a source, and the names of those in its primary key; none for a table without one.
+
+    Where `is_key_chosen`, the key is not the source's own, so that it does not say by itself that an update changed it.
+    """
 
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...] = ()
+    is_key_chosen: bool = False
 
 
 @dataclass(frozen=True)

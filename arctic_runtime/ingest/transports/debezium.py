@@ -371,10 +371,16 @@ class DebeziumTransport:
         from arctic_runtime.ingest.transports.debezium_engine import EngineEnded
 
         try:
-            return now.run.engine.take()
+            records = now.run.engine.take()
+            for events in records.events if records is not None else ():
+                if events.schema_id not in self._tables:
+                    self._tables[events.schema_id] = self._read(now, events)
+            return records
         except EngineEnded as ended:
             self._reconnect(now, now.server.failure(ended.cause, str(ended)))
-            return None
+        except ConnectionLost as lost:  # where the server is asked about columns
+            self._reconnect(now, lost)
+        return None
 
     def _reconnect(self, now: _Open, error: SourceError) -> None:
         """Makes a lost connection anew, however long that takes within reason; raises other errors."""
@@ -397,7 +403,7 @@ class DebeziumTransport:
     def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position, _Receipt | None]]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""
         start, order, receipt = now.run.read, now.server.order, (now.run.engine, records.receipt)
-        events = [self._events(now, one, start) for one in records.events]
+        events = [self._events(one, start) for one in records.events]
         if "snapshot" in records.offset:
             now.run.read = Position(records.partition, records.offset)
             yield _batch(events, now.run.read), now.run.read, receipt
@@ -422,9 +428,7 @@ class DebeziumTransport:
         kept = are_new(now.server.order, of.table, of.events[PAYLOAD].to_pylist(), resume, of.start)
         return replace(of, events=of.events.filter(pa.array(kept, pa.bool_())), start=resume)
 
-    def _events(self, now: _Open, events: SchemaEvents, start: Position) -> PlacedEvents:
-        if events.schema_id not in self._tables:
-            self._tables[events.schema_id] = self._read(now, events)
+    def _events(self, events: SchemaEvents, start: Position) -> PlacedEvents:
         table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
@@ -450,7 +454,8 @@ class DebeziumTransport:
         found = source_schema(table, json.loads(events.schema.value), key)
         if events.schema.has_key is None:
             found = replace(found, key=now.server.primary_key(schema, source["table"]))
-        return table, found
+        columns = now.server.columns(schema, source["table"], found.columns, now.run.history())
+        return table, replace(found, columns=columns)
 
 
 def _with_joined(server: SourceServer, position: Position) -> Position:

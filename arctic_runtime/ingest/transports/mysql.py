@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
 from arctic_runtime.ingest.transports.binlog_order import BinlogOrder, begin_of, file_number
+from arctic_runtime.ingest.transports.ddl_history import defined, definitions
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.jvm import java
@@ -49,6 +52,9 @@ _KEY = """
 select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
+_EXPECTED = re.compile(r" expecting \{[^}]*\}+")
+"""What Debezium's parser could have gone on with: all of its words."""
+
 _CATALOG = """
 select t.table_schema, t.table_name, k.column_name from information_schema.tables t
 left join information_schema.key_column_usage k
@@ -116,12 +122,23 @@ class MySQL:
     def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
 
+    def columns(
+        self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
+    ) -> tuple[SourceColumn, ...]:
+        known = defined(definitions(history or "", schema, table), [column.name for column in columns])
+        return tuple(
+            replace(of, number=known[of.name].number, older_rows=known[of.name].older_rows)
+            if of.name in known
+            else replace(of, older_rows=UNKNOWN_IN_OLDER_ROWS)
+            for of in columns
+        )
+
     def failure(self, error: Any, reason: str) -> SourceError:
         if error is None:
             return self._database.lost(reason)
         unread = [cause for cause in causes(error) if hasattr(cause, "getErrors")]
         if unread:
-            what = "; ".join(str(of.getMessage()) for of in unread[0].getErrors())
+            what = _EXPECTED.sub("", "; ".join(str(of.getMessage()) for of in unread[0].getErrors()))
             return self._error(f"Debezium can't read a statement of the server's log.\n  found: {what}\n  {_UNREAD}")
         return self._database.failure(error)
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import (
+    NULL_IN_OLDER_ROWS,
+    UNKNOWN_IN_OLDER_ROWS,
+    OlderRows,
+    SourceColumn,
+)
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables
@@ -15,6 +23,8 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
+
+LOG = logging.getLogger(__name__)
 
 _OLDEST_VERSION = 14
 _VIA_ROOT = "publish.via.partition.root"
@@ -64,6 +74,37 @@ join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
 where i.indisprimary and n.nspname = ? and c.relname = ?
 order by array_position(i.indkey::int2[], a.attnum)
 """
+_PLAIN_TYPES = (
+    "int2",
+    "int4",
+    "int8",
+    "numeric",
+    "bool",
+    "text",
+    "varchar",
+    "bpchar",
+    "uuid",
+    "date",
+    "timestamp",
+    "timestamptz",
+)
+"""Types whose texts Spark casts to the same value."""
+
+_COLUMNS = """
+select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
+  t.typname, t.typtype
+from pg_attribute a
+join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_type t on t.oid = a.atttypid
+where n.nspname = ? and c.relname = ? and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+_NO_IDENTITY = """
+select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
+  and (c.relreplident = 'n' or c.relreplident = 'd'
+    and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary))
+"""
 _UNPUBLISHED = """
 select n.nspname || '.' || c.relname, format('alter publication %I add table %I.%I', p.pubname, n.nspname, c.relname)
 from pg_publication p cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -110,6 +151,7 @@ class PostgreSQL:
         if position is None or position.is_snapshot:
             self._check_tables()
         if position is None:
+            self._warn_of_refused_updates()
             if slot is not None:
                 raise self._error(
                     f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
@@ -186,6 +228,29 @@ class PostgreSQL:
 
     def close(self) -> None:
         self._database.close()
+
+    def columns(
+        self,
+        schema: str,
+        table: str,
+        columns: Sequence[SourceColumn],
+        history: str | None,  # noqa: ARG002 - the interface
+    ) -> tuple[SourceColumn, ...]:
+        """Events have columns in the order of their numbers; a column that the table no longer has stays without one.
+
+        So does one in another order: the events are older than the definition then.
+        """
+        left = self._database.rows(_COLUMNS, (schema, table))
+        found = []
+        for column in columns:
+            place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
+            if place is None:
+                found.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
+            else:
+                row = left[place]
+                left = left[place + 1 :]
+                found.append(replace(column, number=int(row[0] or 0), older_rows=_older_rows(row)))
+        return tuple(found)
 
     def failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
@@ -294,6 +359,18 @@ class PostgreSQL:
             if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
                 raise self._error(f"there is no table {pattern}{nearest(pattern, names)}")
 
+    def _warn_of_refused_updates(self) -> None:
+        """A table that is published without what tells its rows apart takes no more updates from anybody."""
+        names = [str(row[0]) for row in self._database.rows(_NO_IDENTITY) if self._connection.reads(str(row[0]))]
+        if names:
+            LOG.warning(
+                "%s: while these tables are ingested, PostgreSQL refuses updates and deletes of them, since they have "
+                "no primary key: %s.\nWhat to do where there are such: %s",
+                self._connection.place,
+                ", ".join(names),
+                "; ".join(f"alter table {name} replica identity full" for name in names),
+            )
+
     def _check_slot(self, slot: tuple[str | None, ...] | None, position: Position) -> None:
         name = self._connection.slot
         if slot is None:
@@ -317,3 +394,16 @@ class PostgreSQL:
 
     def _error(self, text: str) -> SourceError:
         return SourceError(f"{self._connection.place}: {text}")
+
+
+def _older_rows(column: Sequence[str | None]) -> OlderRows:
+    """What rows have in a column, a row of `_COLUMNS`, that were there before it was added.
+
+    PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten
+    since.
+    """
+    _, _, has_value, value, has_default, kind, kind_of_kind = column
+    if has_value == "t":
+        is_plain = (kind in _PLAIN_TYPES or kind_of_kind == "e") and value is not None
+        return OlderRows(True, value) if is_plain else UNKNOWN_IN_OLDER_ROWS
+    return UNKNOWN_IN_OLDER_ROWS if has_default == "t" else NULL_IN_OLDER_ROWS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import SourceColumn
 from arctic_runtime.ingest.transports.debezium_position import LogOrder, Position, Source
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
@@ -57,6 +58,14 @@ class SourceServer(Protocol):
 
     def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key, in order; none where it has none."""
+
+    def columns(
+        self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
+    ) -> tuple[SourceColumn, ...]:
+        """The columns of events with their numbers, and with what rows have in them that are older than a column.
+
+        `history` are the definitions of tables over time, where Debezium keeps them.
+        """
 
     def failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""

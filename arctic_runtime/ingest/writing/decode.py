@@ -233,6 +233,7 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
         statement("WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=name(_EVENT, _CORRUPT)),
         *_operation_misfits(form, change),
     ]
+    cases += _key_misfits(form, schema, change)
     says_rows = statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
     for column in schema.columns:
         shown = _image_text(column, form, change)
@@ -259,6 +260,19 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
                 )
             )
     return statement("CASE {cases} END", cases=listed(cases, " "))
+
+
+def _key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
+    """A key that is not the source's own may have changed without the event of an update saying so."""
+    key = next((column for column in schema.columns if any(same_name(column.name, part) for part in schema.key)), None)
+    if key is None or not schema.is_key_chosen or form.before is None or form.is_before_partial:
+        return []
+    reason = text(
+        "the row before the update was not sent, so its primary key may have been another one: let the source send "
+        "whole rows, in PostgreSQL by `replica identity full`"
+    )
+    was = _field(_WAS, key.name)
+    return [statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
 
 
 def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:

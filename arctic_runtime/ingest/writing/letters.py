@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.model.version import Version
 
 if TYPE_CHECKING:
@@ -41,8 +41,12 @@ def schema_text(schema: SourceSchema) -> str:
 def read_schema(text: str) -> SourceSchema:
     """What `schema_text` wrote."""
     read = json.loads(text)
-    columns = (SourceColumn(**{**of, "labels": tuple(of["labels"])}) for of in read["columns"])
-    return SourceSchema(tuple(columns), tuple(read["key"]))
+    return SourceSchema(tuple(map(_read_column, read["columns"])), tuple(read["key"]), read.get("is_key_chosen", False))
+
+
+def _read_column(of: Mapping[str, Any]) -> SourceColumn:
+    older = of.get("older_rows")
+    return SourceColumn(**{**of, "labels": tuple(of["labels"]), "older_rows": OlderRows(**older) if older else None})
 
 
 def since_text(version: Version | None) -> str:

@@ -19,6 +19,8 @@ from arctic_runtime.effects import retried
 from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
+from arctic_runtime.ingest.writing.appended import only_inserts
+from arctic_runtime.ingest.writing.appended_letters import append_letters
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, ORDER, PART, REASON, decode
 from arctic_runtime.ingest.writing.fold import change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.judge import (
@@ -31,11 +33,14 @@ from arctic_runtime.ingest.writing.judge import (
     judged,
     pieces,
 )
+from arctic_runtime.ingest.writing.keyed import published
 from arctic_runtime.ingest.writing.ledger import COLUMNS, Ledger
 from arctic_runtime.ingest.writing.letters import read_schema
-from arctic_runtime.ingest.writing.table_writer import TableWriter, frame, held, place_of, published
+from arctic_runtime.ingest.writing.place import place_of
+from arctic_runtime.ingest.writing.source_columns import known_numbers, was_renamed
+from arctic_runtime.ingest.writing.table_writer import TableWriter, frame, held
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
-from arctic_runtime.model.shape import UNSENT_VALUE
+from arctic_runtime.model.shape import INSERT, UNSENT_VALUE
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.schema import check_query, stored_type
 from arctic_runtime.spark.refresh.prepare import prepared
@@ -45,6 +50,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 _FATE, _WHY, _IS_STUCK, _IS_APPLIED, _ROW = (
     f"{OWN_PREFIX}{own}" for own in ("fate", "why", "is_stuck", "is_applied", "row")
 )
+_RENAMED = "the source has renamed its columns since: resync the table"
 _TRUNCATES = "it empties the table, which can't be put in order: resync the table"
 
 
@@ -116,10 +122,12 @@ class LetterReplay:
                 yield replace(part, schema=self._complete(part.schema or schema or self._writer.declared(), schema))
 
     def _complete(self, schema: SourceSchema | None, written: SourceSchema | None) -> SourceSchema | None:
-        """A schema with a primary key: what an event tells may not have any."""
-        if schema is None or schema.key:
-            return schema
-        return replace(schema, key=(written.key if written else ()) or self._writer.key())
+        """A schema with the key that the table is kept by: what an event tells may not have any."""
+        if schema is None:
+            return None
+        told = schema.key or (written.key if written else ())
+        key = self.table.key_of(told or self._writer.key())
+        return replace(schema, key=key, is_key_chosen=set(key) != set(told))
 
     def _apply(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
         """Applies the dead letters of a schema; returns those that stay, as the dead letter table has them."""
@@ -128,9 +136,15 @@ class LetterReplay:
         if part.schema is None:
             done.dead += own.count()
             return own.select(f"{LETTER}.*")
+        if self._was_renamed(part.schema):
+            done.dead += own.count()
+            return own.select(*[F.lit(_RENAMED) if of.name == "reason" else F.col(LETTER)[of.name] for of in COLUMNS])
         letter_part = F.col(LETTER)["part"]
         is_meant = letter_part.isNull() | F.col(PART).isNull() | (letter_part == F.col(PART))
-        rows = stack.enter_context(held(decode(events, self._form, part.schema).join(own, ARRIVAL).where(is_meant)))
+        decoded = decode(events, self._form, part.schema)
+        if self._model(part.schema).is_appended:
+            decoded = only_inserts(decoded, self._form)
+        rows = stack.enter_context(held(decoded.join(own, ARRIVAL).where(is_meant)))
         fates = stack.enter_context(held(_fates(rows, self._published(rows, part.schema, done, stack))))
         counts = {str(fate): int(count) for fate, count in fates.groupBy(_FATE).count().collect()}
         done.applied += counts.get("applied", 0) + own.join(rows, ARRIVAL, "left_anti").count()
@@ -140,6 +154,10 @@ class LetterReplay:
         columns = [changed.get(of.name, F.col(LETTER)[of.name]).cast(of.type).alias(of.name) for of in COLUMNS]
         return fates.where(F.col(_FATE) == "dead").select(*columns)
 
+    def _was_renamed(self, schema: SourceSchema) -> bool:
+        state = TableSession(self._model(schema), self._reader, self._spark).observe()
+        return was_renamed(known_numbers(state), schema)
+
     def _published(self, rows: DataFrame, schema: SourceSchema, done: Replayed, stack: ExitStack) -> DataFrame:
         """Publishes what is to be applied; returns what sound events do, with the OUTCOME of each."""
         session = TableSession(self._model(schema), self._reader, self._spark)
@@ -147,6 +165,9 @@ class LetterReplay:
         if found.isEmpty():
             return found.withColumn(OUTCOME, F.lit(APPLY))
         state = session.reconciled(session.observe())
+        if session.model.is_appended:
+            done.rows[INSERT] = done.rows.get(INSERT, 0) + append_letters(session, state, sound_rows(rows), schema)
+            return found.withColumn(OUTCOME, F.lit(APPLY))
         stored = tuple(Column(of.name, stored_type(of.type)) for of in schema.columns)
         check_query(session.model, stored, stored)
         context, shape = prepared(session, session.context(state), stored, "bigint")

@@ -7,12 +7,15 @@ deletion of rows that the source no longer has.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import effect
+from arctic_runtime.model.columns import OWN_PREFIX
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND
 from arctic_runtime.spark.engine.java_errors import SPARK
@@ -20,15 +23,20 @@ from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import perform_statement
 
 SUFFIX = "__snapshot"
+_RUN = f"{OWN_PREFIX}run"
 
 
 class Stage:
-    """The table in which the rows of a snapshot of one table are collected."""
+    """The table in which the rows of a snapshot of one table are collected.
+
+    A process that goes on although another has taken over may add rows as well: each uses its own alone.
+    """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self.table = table.sibling(f"{table.name}{SUFFIX}")
         self._reader = reader
         self._spark = spark
+        self._token = uuid.uuid4().hex
 
     @property
     def _is_there(self) -> bool:
@@ -36,7 +44,7 @@ class Stage:
 
     def add(self, rows: DataFrame) -> None:
         """Collects rows; columns that earlier ones did not have are added."""
-        writer = rows.writeTo(name(*self.table.parts))
+        writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(name(*self.table.parts))
         if self._is_there:
             merged = writer.option("mergeSchema", "true")
             effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
@@ -48,10 +56,11 @@ class Stage:
         effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
 
     def rows(self, key: tuple[str, ...]) -> DataFrame | None:
-        """All collected rows, one per key; None where none came."""
+        """All rows that this process collected, one per key where there is one; None where none came."""
         if not self._is_there:
             return None
-        return self._spark().table(name(*self.table.parts)).dropDuplicates(list(key))
+        own = self._spark().table(name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
+        return own.dropDuplicates(list(key)) if key else own
 
     def drop(self) -> None:
         """Drops what was collected."""

@@ -13,33 +13,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from arctic_runtime.catalog.observe import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
+from arctic_runtime.ingest.writing.appended import append, check_appended, got_a_key, only_inserts, replace_all
 from arctic_runtime.ingest.writing.decode import CHANGE, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
+from arctic_runtime.ingest.writing.follow import follow
+from arctic_runtime.ingest.writing.keyed import check_key, check_place, emptied, published, stored_columns
 from arctic_runtime.ingest.writing.letters import Letters, TakeDead
 from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
+from arctic_runtime.ingest.writing.place import Place, place_of
+from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.ingest.writing.told import divided, runs_of
-from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.ingestion import millis
-from arctic_runtime.model.key import key_names
-from arctic_runtime.model.properties import PRIMARY_KEY
-from arctic_runtime.model.run_summary import RunSummary, last_run
-from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import AppendChanges, Reason
-from arctic_runtime.plan.schema import check_query, stored_type
+from arctic_runtime.plan.decide import Request, check_table
+from arctic_runtime.plan.schema import check_query
 from arctic_runtime.spark.engine.statement import aliased, statement, type_name
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.tables.append import publish
-from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import column, columns_of, current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -69,28 +68,30 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Up to where a table has the events of its source: a position, and how many of its events after that."""
-
-    position: str | None = None
-    events: int = 0
-
-
-def place_of(state: TableState) -> Place:
-    last = last_run(state.changes)
-    return Place(last.position, int(last.position_events or 0)) if last else Place()
-
-
-@dataclass(frozen=True)
 class Part:
     """Events of one table and one schema in a batch, after those of `before`.
 
-    `position` is that of the batch; None where more events of the table are to come in it.
+    `position` is that of the batch; None where more events of the table are to come in it. Where it `is_load`, they are
+    rows of a snapshot that are inserted as they come.
     """
 
     events: TableEvents
     position: str | None
     before: tuple[TableEvents, ...] = ()
+    is_load: bool = False
+
+
+@dataclass(frozen=True)
+class _New:
+    """The events of a part that a table does not have yet.
+
+    `begin` is how many events of the table come before them, after the position that the table is at. `left` is how
+    many events the table has that come after the part.
+    """
+
+    events: DataFrame
+    begin: int
+    left: int = 0
 
 
 class TableWriter:
@@ -114,8 +115,7 @@ class TableWriter:
     @property
     def is_loaded(self) -> bool:
         """Whether the table is there. Needs no Spark."""
-        changes = self.table.table.changes
-        return changes.name in self._reader.list_relations(changes.schema)
+        return self._known_key() is not None
 
     def write(self, part: Part, after: After, take_dead: TakeDead, reads: bool = True) -> Written:
         """Publishes events, without those that the table has already, and notes up to where it has all.
@@ -170,23 +170,45 @@ class TableWriter:
     def _exchange(self, position: str) -> dict[str, int]:
         key = self.key()
         session = TableSession(self.table.model(key), self._reader, self._spark)
-        state = session.reconciled(session.observe(), defer=True)
-        new = self._stage.rows(session.model.config.primary_key)
+        state = self._observed(session)
+        new = self._stage.rows(key)
         if new is None and self._schema is not None:
             new = _no_rows(self._spark(), self._schema)
+        if not key:
+            replace_all(session, state, new, self._schema, Place(position))
+            return {}
         if new is None:
-            return _emptied(session, state, Place(position), "RESYNCED")[0]
+            forget_columns(session, state)
+            return emptied(session, state, Place(position), "RESYNCED")[0]
         context, shape = prepared(session, session.context(state), columns_of(new), "bigint")
+        if self._schema is not None:
+            note_columns(session, context.state, self._schema)
         old = current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
         rows = state_changes(new, old, shape, keyed=True)
         return published(session, context, rows, shape, Place(position), reason="RESYNCED")[0]
 
     def key(self) -> tuple[str, ...]:
-        """The primary key of the source, by its newest events or as the table keeps it."""
-        if self._schema is not None or not self.is_loaded:
-            return self._schema.key if self._schema is not None else ()
-        changes = self.table.table.changes
-        return key_names(self._reader.load_table(changes.schema, changes.name).properties.get(PRIMARY_KEY, ""))
+        """The key of the table, () for none: the source's by its newest events, or the one that it is kept by."""
+        if self._schema is not None:
+            return self._schema.key
+        return self._known_key() or self.table.key
+
+    def _known_key(self) -> tuple[str, ...] | None:
+        """The key that the table is kept by, () where events are appended to it; None without a table."""
+        return observe_key(self._reader, self.table.table)
+
+    def _observed(self, session: TableSession) -> TableState:
+        """The state of the table, which is brought up to date; raises ConfigError where it is kept in another way."""
+        if session.model.is_appended:
+            state = session.observe()
+            check_appended(session, state)
+            return state
+        state = session.reconciled(session.observe(), defer=True)
+        if state.conflicting is not None and self._known_key() == ():
+            raise got_a_key(session.model)
+        check_key(session.model, state)
+        check_table(session.model, state, Request())
+        return state
 
     def _schema_of(self, events: TableEvents) -> SourceSchema:
         schema = events.schema or self.declared()
@@ -195,8 +217,9 @@ class TableWriter:
                 f"{self.table.table}: the columns of {self.table.source_name} are not known: its events do not tell "
                 "them.\n  what to do: declare the source's columns with their `data_type` in the YAML"
             )
-        self._schema = schema
-        return schema
+        key = self.table.key_of(schema.key)
+        self._schema = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))
+        return self._schema
 
     def declared(self) -> SourceSchema | None:
         """The schema that the user declares; None where no column has a type."""
@@ -219,16 +242,16 @@ class TableWriter:
         self, decoded: DataFrame, state: TableState, events: TableEvents, emptied_at: int | None = None
     ) -> Letters:
         """The dead letters among decoded events that come after a state of the table."""
-        since = state.changes.head if state.changes else None
+        since = state.log.head if state.log else None
         return Letters(decoded, since, events.schema, emptied_at)
 
     def _stored(self) -> SourceSchema | None:
         """The columns that the table has, for events that have no rows; None where there is no table."""
-        key = self.key()
-        if not self.is_loaded:
+        key = self._known_key()
+        if key is None:
             return None
-        changes = TableSession(self.table.model(key), self._reader, self._spark).observe().changes
-        columns = plain_columns(changes.columns) if changes else ()
+        log = TableSession(self.table.model(key), self._reader, self._spark).observe().log
+        columns = plain_columns(log.columns) if log else ()
         return SourceSchema(tuple(SourceColumn(of.name, of.type) for of in columns), key)
 
     def _without_schema(self, part: Part, take_dead: TakeDead) -> Written:
@@ -241,45 +264,84 @@ class TableWriter:
 
     def _attempt(self, part: Part, schema: SourceSchema, after: After, take_dead: TakeDead, reads: bool) -> Written:
         session = TableSession(self.table.model(schema.key), self._reader, self._spark)
-        state = session.reconciled(session.observe(), defer=True)
+        state = self._observed(session)
         place = place_of(state)
         spark = session.spark()
         read = frame(spark, part.events)
-        new, left = (read, 0) if place == self._own else self._new(spark, part, place, after)
-        decoding = decode(new, self._form, schema)
+        new = self._all(spark, part, read) if place == self._own else self._new(spark, part, place, after)
+        decoding = decode(new.events, self._form, schema)
+        if session.model.is_appended:
+            self._check_load(part, place)
+            decoding = only_inserts(decoding, self._form)
         with held(decoding if reads else decoding.where(~is_read())) as decoded:
             counted = tally(decoded)
             if counted.dead or counted.truncated_at is not None:
                 take_dead(self._letters(decoded, state, part.events, counted.truncated_at))
-            replayed = 0 if new is read else read.count() - new.count()
+            replayed = 0 if new.events is read else read.count() - new.events.count()
             rows: dict[str, int] = {}
-            is_told = state.changes is None and not (counted.rows or counted.dead or replayed)
-            if counted.rows or counted.truncated_at is not None or left or is_told:
-                end = Place(part.position, left) if part.position else None
-                has_places = bool(counted.dead or part.before) and not self._form.order
-                rows = self._publish(session, state, decoded, new, counted, schema, end, has_places)
+            is_behind = part.position is not None and new.left > 0
+            is_told = state.log is None and not (counted.rows or counted.dead or replayed)
+            if counted.rows or counted.truncated_at is not None or is_behind or is_told:
+                end = Place(part.position, new.left) if part.position else None
+                if session.model.is_appended:
+                    rows = self._append(session, state, decoded, new, counted, schema, end)
+                else:
+                    has_places = bool(counted.dead or part.before) and not self._form.order
+                    rows = self._publish(session, state, decoded, new, counted, schema, end, has_places)
         dead, applied = counted.dead, counted.rows
         return Written(self.table.name, rows, applied + dead + replayed, applied, replayed, dead, counted.newest)
 
-    def _new(self, spark: SparkSession, part: Part, place: Place, after: After) -> tuple[DataFrame, int]:
-        """The events that come after a place, and how many of those that the table has are still to come."""
+    def _check_load(self, part: Part, place: Place) -> None:
+        """Raises CommitConflict where another process has loaded a table whose rows no key tells apart."""
+        if part.is_load and place != (self._own or Place()):
+            raise CommitConflict(
+                f"Another process committed first.\n  while: load {self.table.table}\n  expected: {self._own}\n"
+                f"  found: {place}\n  what to do: run again, when the other process has ended"
+            )
+
+    def _all(self, spark: SparkSession, part: Part, read: DataFrame) -> _New:
+        """All events, of which this process knows that the table has none."""
+        return _New(read, sum(frame(spark, of).count() for of in part.before))
+
+    def _new(self, spark: SparkSession, part: Part, place: Place, after: After) -> _New:
+        """The events that come after a place."""
         known = place.position
         new = frame(spark, part.events if known is None else after(part.events, known))
-        if not place.events:
-            return new, 0
         before = sum(frame(spark, of if known is None else after(of, known)).count() for of in part.before)
-        arrivals = sorted(row[0] for row in new.select(ARRIVAL).collect())
         had = max(0, place.events - before)
+        if not had:
+            return _New(new, before)
+        arrivals = sorted(row[0] for row in new.select(ARRIVAL).collect())
         if had >= len(arrivals):
-            return new.limit(0), had - len(arrivals)
-        return new.where(F.col(ARRIVAL) >= arrivals[had]), 0
+            return _New(new.limit(0), before + len(arrivals), had - len(arrivals))
+        return _New(new.where(F.col(ARRIVAL) >= arrivals[had]), before + had)
+
+    def _append(
+        self,
+        session: TableSession,
+        state: TableState,
+        decoded: DataFrame,
+        new: _New,
+        counted: Tally,
+        schema: SourceSchema,
+        end: Place | None,
+    ) -> dict[str, int]:
+        """Appends the rows of sound events to a table without a key, in one commit."""
+        stored = stored_columns(schema)
+        if counted.rows:
+            state = follow(session, state, schema)
+        rows = sound_rows(decoded).select(*[column(of.name) for of in stored])
+        now = end or Place(place_of(state).position, new.begin + new.events.count())
+        append(session, state, rows, schema, now, counted.newest)
+        self._own = now
+        return {INSERT: counted.rows}
 
     def _publish(
         self,
         session: TableSession,
         state: TableState,
         decoded: DataFrame,
-        new: DataFrame,
+        new: _New,
         counted: Tally,
         schema: SourceSchema,
         end: Place | None,
@@ -293,10 +355,11 @@ class TableWriter:
         """
         key = session.model.config.primary_key
         rows: Counter[str] = Counter()
+        state = follow(session, state, schema) if counted.rows else state
         place = at = place_of(state)
         if counted.truncated_at is not None:
-            emptied, state = _emptied(session, state, place)
-            rows.update(emptied)
+            deleted, state = emptied(session, state, place)
+            rows.update(deleted)
             decoded = decoded.where(F.col(ARRIVAL) > counted.truncated_at)
         found = pieces(touched(sound_rows(decoded), key)) if counted.lacking else [ALL]
         for piece in found:
@@ -304,9 +367,9 @@ class TableWriter:
             moves = moves_frame(session.spark(), piece.moves, decoded, key) if piece.moves else None
             now = end
             if piece is not found[-1] or end is None:
-                now = replace(place, events=place.events + new.where(F.col(ARRIVAL) < piece.end).count())
+                now = replace(place, events=new.begin + new.events.where(F.col(ARRIVAL) < piece.end).count())
             assert now is not None
-            _check_place(session, state, at)
+            check_place(session, state, at)
             made, state = self._publish_piece(session, state, events, counted, schema, now, moves, has_places)
             rows.update(made)
             self._own = at = now
@@ -323,69 +386,12 @@ class TableWriter:
         moves: DataFrame | None,
         has_places: bool,
     ) -> tuple[dict[str, int], TableState]:
-        stored = tuple(Column(column.name, stored_type(column.type)) for column in schema.columns)
+        stored = stored_columns(schema)
         check_query(session.model, stored, stored)
         context, shape = prepared(session, session.context(state), stored, "bigint")
+        note_columns(session, context.state, schema)
         rows = change_rows(context, events, counted, shape, moves, has_places)
         return published(session, context, rows, shape, place, counted.newest)
-
-
-def _emptied(
-    session: TableSession, state: TableState, place: Place, reason: Reason = "CHANGES"
-) -> tuple[dict[str, int], TableState]:
-    """Deletes all rows of a table, if it has any; returns their number and the state after that."""
-    context = session.context(state)
-    old = current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
-    if state.changes is None or old is None:
-        return {}, state
-    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    rows = state_changes(old.limit(0), old, shape, keyed=True)
-    return published(session, context, rows, shape, place, reason=reason)
-
-
-def _check_place(session: TableSession, state: TableState, expected: Place) -> None:
-    """Raises CommitConflict where another writer has brought a table to another place since this one's last commit."""
-    found = place_of(state)
-    if found != expected:
-        raise CommitConflict(
-            f"Another writer committed first.\n  while: publish events to {session.model.table}\n"
-            f"  expected: {expected}\n  found: {found}"
-        )
-
-
-def published(
-    session: TableSession,
-    context: Context,
-    rows: DataFrame,
-    shape: Shape,
-    place: Place,
-    newest: datetime.datetime | None = None,
-    reason: Reason = "CHANGES",
-) -> tuple[dict[str, int], TableState]:
-    """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
-
-    The table has the events of its source up to `place` then. `newest` is the time of the newest change among them,
-    where events tell it, and `reason` says where the rows come from.
-    """
-    changes = context.state.changes
-    assert changes is not None
-    assert changes.head is not None
-    table, head = session.model.table.changes, changes.head.snapshot
-    is_first = last_run(changes) is None
-    if is_first and reason == "CHANGES":
-        reason = "FIRST_RUN"
-    step = AppendChanges(table, head, "create" if is_first else "incremental", reason)
-    had = str(place.events) if place.events else None
-    summary = RunSummary(
-        run=context.token,
-        mode=step.mode,
-        reason=step.reason,
-        position=place.position,
-        position_events=had,
-        source_time_ms=None if newest is None else millis(newest),
-    )
-    appended = publish(ChangeSet(step, rows, shape, summary), context)
-    return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)
 
 
 def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:

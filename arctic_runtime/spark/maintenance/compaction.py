@@ -27,7 +27,7 @@ from arctic_runtime.model.compaction import (
     describe_compaction,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState, built
+from arctic_runtime.model.state import TableState, built, check_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
 from arctic_runtime.plan.reconcile import stale_branches
@@ -56,11 +56,11 @@ def plan_compaction(
     session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
 ) -> tuple[TableState, CompactionPlan]:
     """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
-    state = session.observe()
-    built(state, session.model.table)
-    tables = _observed(session, (session.model.base, session.model.table.changes))
-    begun = observe_partial_progress(session.reader, session.model.base)
-    return state, compaction(session.model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
+    state, model = session.observe(), session.model
+    check_built(state, model.table)
+    tables = _observed(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
+    begun = observe_partial_progress(session.reader, model.base)
+    return state, compaction(model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
 
 
 def is_due(session: TableSession) -> bool:

@@ -16,7 +16,7 @@ from arctic_runtime.model.expiry import ExpiryPlan, ages_text
 from arctic_runtime.model.layout import lacking
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMMIT_TIMES
-from arctic_runtime.model.state import TableState, built
+from arctic_runtime.model.state import TableState, check_built
 from arctic_runtime.model.step import SetProperties, Step
 from arctic_runtime.plan.expiry import due, expiry, may_be_due
 from arctic_runtime.spark.engine.java_errors import SPARK
@@ -64,12 +64,14 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
 
 def _built(session: TableSession) -> TableState:
     state = session.observe()
-    built(state, session.model.table)
+    check_built(state, session.model.table)
     return state
 
 
 def _tables(session: TableSession, state: TableState) -> tuple[TableName, ...]:
     table = session.model.table
+    if session.model.is_appended:
+        return (table,)
     return (table.changes, session.model.base, *([table.totals] if state.aggregate_state is not None else []))
 
 
@@ -92,7 +94,9 @@ def _perform(session: TableSession, state: TableState, plan: ExpiryPlan) -> Expi
 
 def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
     """Tables of earlier versions keep all of their metadata files; from the next commit on they keep the newest."""
-    for table, part in ((session.model.table.changes, state.changes), (session.model.base, state.base)):
+    model = session.model
+    parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
+    for table, part in parts:
         wanted = lacking(part.properties) if part is not None else {}
         if wanted:
             perform(SetProperties("expiry.metadata_files", table, wanted), session.context(state))

@@ -35,6 +35,9 @@ def verify(refresh: Refresh) -> tuple[Finding, ...]:
     """Checks one model's table against its query, its change table, and the change table against itself."""
     table = refresh.table
     state, upstreams = table.observe(), refresh.planner.observe_upstreams()
+    if state.appended is not None:
+        reason = f"events of {table.model.ingested_from} are appended to it, and no key or history tells what they were"
+        return (Finding("table", left_out=reason),)
     if state.changes is None or state.base is None:
         return (Finding("table", left_out="it was not built yet"),)
     spark, model, thresholds = table.spark(), table.model, table.reader.thresholds

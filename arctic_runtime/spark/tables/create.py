@@ -73,8 +73,8 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
     lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0, context.thresholds.layout))}
-    properties = {**lookups, **_properties(model, "changes"), MODEL_TABLE: str(model.table)}
-    _create("changes.create", context, step.table, empty, properties, (), {})
+    properties = {**lookups, **table_properties(model, "changes"), MODEL_TABLE: str(model.table)}
+    create_table("changes.create", context, step.table, empty, properties, (), {})
 
 
 def create_base(step: CreateBase, context: Context) -> None:
@@ -86,14 +86,14 @@ def create_base(step: CreateBase, context: Context) -> None:
     laid_out = _laid_out(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
     sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes, context.thresholds.layout))}
-    own = {**sizes, **DELETE_ISOLATION, **_properties(model, "base"), **_format(model)}
+    own = {**sizes, **DELETE_ISOLATION, **table_properties(model, "base"), **_format(model)}
     properties = {**own, LAYOUT: layout_text(model.config)}
     summary = merged_to(step.version)
-    _create("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
+    create_table("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
     set_write_order(context, step.table)
 
 
-def _create(
+def create_table(
     effect_name: str,
     context: Context,
     table: TableName,
@@ -122,7 +122,7 @@ def _create(
         spark.catalog.dropTempView(view)
 
 
-def _properties(model: Model, kind: str) -> dict[str, str]:
+def table_properties(model: Model, kind: str) -> dict[str, str]:
     return {
         **_TABLE_DEFAULTS,
         **model.config.tblproperties,
@@ -159,10 +159,10 @@ def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
 def _partitioned(transforms: Sequence[Transform]) -> Sql:
     if not transforms:
         return Sql("")
-    return statement("PARTITIONED BY ({transforms}) ", transforms=listed([_transform(part) for part in transforms]))
+    return statement("PARTITIONED BY ({transforms}) ", transforms=listed([transform_text(part) for part in transforms]))
 
 
-def _transform(transform: Transform) -> Sql:
+def transform_text(transform: Transform) -> Sql:
     source = name(transform.column)
     if transform.unit == "identity":
         return source

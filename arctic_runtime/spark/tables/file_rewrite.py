@@ -26,11 +26,8 @@ ANY_SIZE = 2**62
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
     """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict where main moved."""
-    state = context.state
-    assert state.base is not None
-    assert state.changes is not None
-    is_base = step.table == context.model.base
-    if is_base and state.base.snapshot != step.expected:
+    base = context.state.base if step.table == context.model.base else None
+    if base is not None and base.snapshot != step.expected:
         raise CommitConflict(
             f"{step.table} changed while its files were observed.\n  what to do: run the operation again"
         )
@@ -40,8 +37,8 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
         filled = statement("{call}, branch => {branch})", call=call, branch=text(branch[-1].removeprefix("branch_")))
         what = f"rewrite files of {step.table}"
         (done,) = effect("compaction.rewrite", lambda: context.spark.sql(filled).collect(), what, SPARK)
-        if is_base and done["rewritten_data_files_count"] and state.base is not None and state.base.merged is not None:
-            _stamp(context.spark, branch, state.base.merged)
+        if base is not None and done["rewritten_data_files_count"] and base.merged is not None:
+            _stamp(context.spark, branch, base.merged)
 
     swap_in(context.attempt, step.table, step.expected, write)
 

@@ -11,6 +11,7 @@ from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapsh
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.step import (
+    CreateAppended,
     CreateBase,
     CreateChangeTable,
     DropBranches,
@@ -20,12 +21,14 @@ from arctic_runtime.model.step import (
     EvolveSchema,
     MergeBase,
     ReplaceView,
+    SetLayout,
     SetProperties,
     SetWriteOrder,
     Step,
 )
 from arctic_runtime.spark.engine.statement import Sql, name, statement
 from arctic_runtime.spark.tables import views
+from arctic_runtime.spark.tables.appended import create_appended, set_layout
 from arctic_runtime.spark.tables.base_rewrite import rewrite_base
 from arctic_runtime.spark.tables.bucket_resizing import resize_buckets
 from arctic_runtime.spark.tables.changelog_compaction import compact_changelog
@@ -53,6 +56,10 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
             drop_branches(context.spark, table, branches)
         case CreateChangeTable():
             create_change_table(step, context)
+        case CreateAppended():
+            create_appended(step, context)
+        case SetLayout():
+            set_layout(step, context.spark)
         case EvolveSchema():
             evolve(step, context.spark, context.model.config.primary_key)
         case CreateBase():

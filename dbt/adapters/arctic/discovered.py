@@ -93,16 +93,10 @@ def _tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Iterator[st
         name = table.name if names[table.name.casefold()] == 1 else f"{table.schema}_{table.name}"
         name = known.name if known else name
         settings = _settings(source, table, name, known)
-        lines = [f"- name: {_scalar(name)}" + (f"  # primary key: {', '.join(table.key)}" if table.key else "")]
+        key = f"primary key: {', '.join(table.key)}" if table.key else "no primary key: its events are appended"
+        yield f"- name: {_scalar(name)}  # {key}"
         if settings:
-            lines.append(f"  config: {{meta: {{arctic: {_scalar(settings)}}}}}")
-        if table.key or "primary_key" in settings:
-            yield from lines
-        else:
-            yield "# without a primary key: name columns that make its rows unique, and take out the signs of comments"
-            primary_key = {**settings, "primary_key": []}
-            yield f"# - name: {_scalar(name)}"
-            yield f"#   config: {{meta: {{arctic: {_scalar(primary_key)}}}}}"
+            yield f"  config: {{meta: {{arctic: {_scalar(settings)}}}}}"
 
 
 def _settings(source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None) -> dict[str, Any]:

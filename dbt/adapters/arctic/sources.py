@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from arctic_runtime.catalog.observe import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import (
@@ -16,9 +17,7 @@ from arctic_runtime.ingest.source import (
     read_source,
 )
 from arctic_runtime.model.ingestion import ChangeSource, Progress
-from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.maintenance_settings import read_retention
 from arctic_runtime.profile import nearest
@@ -89,14 +88,11 @@ def _arctic(meta: Any) -> Mapping[str, Any]:
 
 
 def ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
-    """The tables of sources that are in the catalog, each with the primary key that its change table has."""
+    """The tables of sources that are in the catalog, each with the primary key that it is kept by there."""
     tables = [(source, table) for source in sources for table in (*source.tables, *_included(source, reader))]
-    there = {schema: set(reader.list_relations(schema)) for schema in {table.table.schema for _, table in tables}}
-    found = []
-    for source, table in tables:
-        changes = table.table.changes
-        if changes.name in there[changes.schema]:
-            properties = reader.load_table(changes.schema, changes.name).properties
-            model = table.model(key_names(properties.get(PRIMARY_KEY, "")))
-            found.append(replace(model, source=ChangeSource(source.name, source.ledger)))
-    return tuple(found)
+    keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
+    return tuple(
+        replace(table.model(key), source=ChangeSource(source.name, source.ledger))
+        for source, table, key in keyed
+        if key is not None
+    )

@@ -15,7 +15,7 @@ VERSIONS = st.builds(Version, st.text(), st.integers(), st.integers())
 PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple), st.text(), min_size=1)
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
-    *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events"),
+    *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
 )
 SUMMARIES = st.builds(
     RunSummary,

@@ -22,6 +22,7 @@ from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.step import (
     AppendChanges,
+    CreateAppended,
     CreateBase,
     CreateChangeTable,
     DropBranches,
@@ -31,6 +32,7 @@ from arctic_runtime.model.step import (
     EvolveSchema,
     MergeBase,
     ReplaceView,
+    SetLayout,
     SetProperties,
     SetWriteOrder,
     Step,
@@ -53,6 +55,8 @@ DONE: dict[Step, str] = {
     DropTable(ORDERS): "drop lake.dwd.orders, since it can't be replaced by one of an older format version",
     DropBranches(ORDERS, ("x", "y")): "drop 2 branch(es) left on lake.dwd.orders",
     CreateChangeTable(ORDERS.changes, (), "bigint"): "create change table lake.dwd.orders__changes",
+    CreateAppended(ORDERS, ()): "create lake.dwd.orders, to which events are appended",
+    SetLayout(ORDERS, (), (), ("a",), (), "{}"): "lay out the files of lake.dwd.orders as configured",
     EvolveSchema(ORDERS, ADD, False): "change columns of lake.dwd.orders: add a int, widen b to bigint, drop c, drop d",
     EvolveSchema(ORDERS, SchemaChange(rename=(("a", "b"),)), False): (
         "change columns of lake.dwd.orders: rename a to b"

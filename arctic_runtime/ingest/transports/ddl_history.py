@@ -1,0 +1,141 @@
+"""The columns of a table of MySQL or MariaDB over time, as the statements in Debezium's history tell.
+
+These servers number no columns. Here each gets a number where a statement adds it, and keeps it through renames.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS, OlderRows
+
+_WHOLE = re.compile(r"-?\d+")
+_LITERALS: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT"), _WHOLE),
+    **dict.fromkeys(("DECIMAL", "NUMERIC"), re.compile(r"-?\d+(\.\d+)?")),
+    **dict.fromkeys(("BOOL", "BOOLEAN"), re.compile(r"0|1|true|false", re.IGNORECASE)),
+    **dict.fromkeys(("CHAR", "VARCHAR", "TEXT", "ENUM"), re.compile(r"([^\\']*[^\\' ])?")),
+    "DATE": re.compile(r"\d{4}-\d\d-\d\d"),
+}
+"""Types whose defaults Spark casts to the same value, where they look like this."""
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A column at some time: its number, and what rows have in it that are older than the column."""
+
+    number: int
+    older_rows: OlderRows
+
+
+Definition = Mapping[str, Defined]
+"""The columns of a table at some time by name, in their order."""
+
+
+def definitions(history: str, schema: str, table: str) -> list[Definition]:
+    """The columns of a table after each statement that defined it, oldest first."""
+    found: list[Definition] = []
+    numbers = 0
+    for ddl, change in _changes(history, schema, table):
+        before: Definition = found[-1] if found else {}
+        columns = [] if change["type"] == "DROP" else change["table"]["columns"]
+        statement = _read(ddl)
+        kept = {statement.renamed.get(name, name): of for name, of in before.items()}
+        new = {column["name"] for column in columns} - set(kept)
+        is_clear = statement.is_plain and not (statement.moves and new and set(kept) - {of["name"] for of in columns})
+        now: dict[str, Defined] = {}
+        for column in sorted(columns, key=lambda of: int(of["position"])):
+            numbers += 1
+            older = _older_rows(column) if is_clear else UNKNOWN_IN_OLDER_ROWS
+            now[column["name"]] = kept.get(column["name"]) or Defined(numbers, older)
+        found.append(now)
+    return found
+
+
+def defined(found: Sequence[Definition], names: Sequence[str]) -> Definition:
+    """The newest definition that has columns of these names in their order; none where there is no such."""
+    for definition in reversed(found):
+        left = iter(definition)
+        if all(name in left for name in names):
+            return definition
+    return {}
+
+
+def _changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each statement about a table, with what Debezium made of it."""
+    for line in history.splitlines():
+        record = json.loads(line)
+        for change in record.get("tableChanges") or ():
+            if [part.strip('"`') for part in re.findall(r'"[^"]*"|`[^`]*`|[^.]+', change["id"])] == [schema, table]:
+                yield str(record.get("ddl") or ""), change
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What a statement says: new names by old ones; whether it `moves` columns, also in a way that is not understood.
+
+    It `is_plain` where it alters a table, makes up no values, and its defaults are constants.
+    """
+
+    renamed: Mapping[str, str]
+    moves: bool
+    is_plain: bool
+
+
+def _read(ddl: str) -> _Statement:
+    try:
+        tokens = sqlglot.tokenize(ddl, dialect="mysql")
+    except SqlglotError:
+        return _Statement({}, True, False)
+    words = [_word(token) for token in tokens]
+    defaults = [place for place, word in enumerate(words) if word == "DEFAULT"]
+    is_plain = words[:1] == ["ALTER"] and not {"AS", "GENERATED"}.intersection(words)
+    is_plain = is_plain and all(_is_constant(tokens[place + 1 :]) for place in defaults)
+    renamed = dict(pair for place in range(len(tokens)) if (pair := _pair(tokens[place:])) is not None)
+    return _Statement(renamed, bool({"CHANGE", "RENAME"}.intersection(words)), is_plain)
+
+
+def _is_constant(tokens: Sequence[Token]) -> bool:
+    """Whether what follows on DEFAULT is a constant, or is dropped."""
+    signed = tokens[1:] if tokens and tokens[0].text in ("-", "+") else tokens
+    if not signed:
+        return True
+    is_literal = signed[0].token_type in (TokenType.NUMBER, TokenType.STRING)
+    return is_literal or _word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
+
+
+def _pair(tokens: Sequence[Token]) -> tuple[str, str] | None:
+    """Old and new name where `change a b` or `rename column a to b` begins."""
+    words = [_word(token) for token in tokens[:6]]
+    if words[:1] == ["CHANGE"]:
+        start = 2 if words[1:2] == ["COLUMN"] else 1
+        start += 2 if words[start : start + 2] == ["IF", "EXISTS"] else 0
+        return (tokens[start].text, tokens[start + 1].text) if len(tokens) > start + 1 else None
+    if words[:2] != ["RENAME", "COLUMN"]:
+        return None
+    start = 4 if words[2:4] == ["IF", "EXISTS"] else 2
+    return (tokens[start].text, tokens[start + 2].text) if words[start + 1 : start + 2] == ["TO"] else None
+
+
+def _word(token: Token) -> str:
+    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
+
+
+def _older_rows(column: Mapping[str, Any]) -> OlderRows:
+    """What a statement that adds a column gives to rows that are there; one that is not null gets some value anyway."""
+    default = column.get("defaultValueExpression")
+    if column.get("generated") or column.get("autoIncremented"):
+        return UNKNOWN_IN_OLDER_ROWS
+    if default is None or str(default).upper() == "NULL":
+        return NULL_IN_OLDER_ROWS if column.get("optional") else UNKNOWN_IN_OLDER_ROWS
+    literal = _LITERALS.get(str(column["typeName"]).upper())
+    is_same = literal is not None and literal.fullmatch(str(default)) is not None
+    return OlderRows(True, str(default)) if is_same else UNKNOWN_IN_OLDER_ROWS

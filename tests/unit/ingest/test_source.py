@@ -1,0 +1,49 @@
+"""Sources as a project's YAML describes them: which tables have a primary key, and which one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import DeclaredTable, IngestedTable, read_source
+
+
+def table_of(connector: str, **meta: Any) -> IngestedTable:
+    declared = DeclaredTable("log", "log", "ods", "lake", meta, ())
+    (table,) = read_source("shop", {"connector": connector}, [declared]).tables
+    return table
+
+
+@pytest.mark.parametrize(
+    ("connector", "meta", "told", "expected"),
+    [
+        ("postgresql", {}, ("id",), ("id",)),
+        ("postgresql", {}, (), ()),
+        ("mariadb", {}, (), ()),
+        ("postgresql", {"primary_key": "at"}, (), ("at",)),
+        ("postgresql", {"primary_key": None}, ("id",), ()),
+        ("kafka", {}, ("id",), ("id",)),
+        ("kafka", {"primary_key": ["a", "b"]}, (), ("a", "b")),
+        ("files", {"primary_key": None}, (), ()),
+        ("files", {"primary_key": []}, ("id",), ()),
+    ],
+)
+def test_a_configured_key_counts_and_then_the_sources(
+    connector: str, meta: dict[str, Any], told: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    table = table_of(connector, **meta)
+    assert table.key_of(told) == expected
+    assert table.model(expected).is_appended == (not expected)
+
+
+def test_a_source_that_tells_no_key_has_to_say_that_there_is_none() -> None:
+    with pytest.raises(ConfigError, match="the primary key of log is not known"):
+        table_of("files").key_of(())
+
+
+def test_a_table_without_a_key_is_one_table_however_merges_are_configured() -> None:
+    model = table_of("postgresql", merge="on_read", partition_by=["days(at)"]).model(())
+    assert model.base == model.table
+    assert [str(of) for of in model.config.partition_by] == ["days(at)"]
