@@ -150,12 +150,15 @@ def ingest_dying(lake: Warehouse, source: IngestSource, at: tuple[str, ...] = ("
 
 
 @contextlib.contextmanager
-def load(database: Database, seed: int) -> Iterator[None]:
-    """While this lasts, rows are inserted, updated, moved to other keys and deleted, in transactions of two tables."""
+def load(database: Database, seed: int, pause: float = 0.0) -> Iterator[None]:
+    """While this lasts, rows are inserted, updated, moved to other keys and deleted, in transactions of two tables.
+
+    `pause` is the time between two transactions, in seconds.
+    """
     chance, stopped = random.Random(seed), threading.Event()
 
     def work() -> None:
-        while not stopped.is_set():
+        while not stopped.wait(pause):
             database.sql(";".join(["begin", *(statement(chance, database) for _ in range(20)), "commit"]))
 
     thread = threading.Thread(target=work)
@@ -234,7 +237,8 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     is_equal(lake, database)
 
 
-@ONE_IS_SLOW
+@pytest.mark.slow
+@BOTH
 def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
@@ -245,13 +249,13 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
     assert first is not None
     assert first.head is not None
     database.sql("insert into {at}.items values (1000, 'b', 1)", "alter table {at}.items add more int")
-    places = ("commit.publish", "ingest.drop_stage", "ingest.advance")
-    with load(database, 2):
+    places = ("commit.publish", "ingest.advance")
+    with load(database, 2, pause=1.0):
         assert ingest_dying(lake, source, places) == {*places}
     ingest(lake, source)
     is_equal(lake, database)
     restore(lake.session_of(orders), first.head.snapshot)
-    with load(database, 3):
+    with load(database, 3, pause=1.0):
         ingest(lake, source, ["orders"])
     ingest(lake, source)
     is_equal(lake, database)

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+import yaml
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.transport import Batch
+from dbt.adapters.arctic.cli import main
 from tests.ingest.reading import Reading, drain, drained, progress
 from tests.ingest.servers import DatabaseServer, MariaDBServer, PostgreSQLServer
 
@@ -113,7 +115,7 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
     source.sql("update {at}.b set n = 1 where id = 1000")
     loads = []
     with changes(source, 1):
-        for _ in range(4):
+        for _ in range(3):
             loads.append(loaded(source, ["b"], position))
             source.sql("insert into {at}.b (id, n) values (2000, 1)", "delete from {at}.b where id = 2000")
     assert sum(of.count for of in loads[0][1].batches) > 1
@@ -154,3 +156,22 @@ def test_a_table_that_is_not_there_is_named_and_nothing_is_made(source: Source) 
     with pytest.raises(SourceError, match=rf"there is no table {source.at}\\?\.c"):
         loaded(source, ["c"], position)
     assert drain(source.connection, position).changes == []
+
+
+def test_the_catalog_has_the_tables_of_a_database_with_their_keys(
+    source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.sql(
+        "create table {at}.pair (x int, b int, a int, primary key (b, a))",
+        "create table {at}.keyless (x int)",
+        "create view {at}.v as select 1 as x",
+    )
+    found = [of for of in DebeziumTransport(source.connection).catalog() if of.schema == source.at]
+    keys = {"a": ("id",), "b": ("id",), "keyless": (), "nothing": ("id",), "pair": ("b", "a")}
+    assert {of.name: of.key for of in found} == keys
+    of = source.connection
+    assert main(["ingest", "--discover", f"{of.connector}://{of.user}@{of.host}:{of.port}/{of.database}"]) == 0
+    (told,) = yaml.safe_load(capsys.readouterr().out)["sources"]
+    named = {table.get("config", {}).get("meta", {}).get("arctic", {}).get("source_table") for table in told["tables"]}
+    names = {table["name"] for table in told["tables"]}
+    assert f"{source.at}.pair" in named if of.connector == "postgresql" else names == set(keys)

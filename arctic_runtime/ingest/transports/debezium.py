@@ -101,15 +101,22 @@ class _Open:
 class DebeziumTransport:
     """Events of the tables of a connection: a snapshot where there is no position, then the stream.
 
-    One order holds for all tables. A connection that is lost is made anew; events come again then in Debezium, and are
-    left out here. Batches are taken by one thread; `acknowledge` and `close` may be called by others.
+    One order holds for all tables. A connection that is lost is made anew, unless not `reconnects`; events
+    come again then in Debezium, and are left out here. Batches are taken by one thread; `acknowledge` and `close` may
+    be called by others.
     """
 
     initial = INITIAL.text
 
-    def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds = SHIPPED.debezium) -> None:
+    def __init__(
+        self,
+        connection: DebeziumConnection,
+        thresholds: DebeziumThresholds = SHIPPED.debezium,
+        reconnects: bool = True,
+    ) -> None:
         self._connection = connection
         self._thresholds = thresholds
+        self._reconnects = reconnects
         self._now: _Open | None = None
         self._beside: DebeziumTransport | None = None
         self._closed = threading.Event()
@@ -213,7 +220,7 @@ class DebeziumTransport:
         finally:
             server.close()
         often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
-        self._beside = DebeziumTransport(self._connection.beside(tables), often)
+        self._beside = DebeziumTransport(self._connection.beside(tables), often, reconnects=False)
         try:
             self._beside.open(INITIAL.text)
             for batch in self._beside.snapshot():
@@ -384,7 +391,7 @@ class DebeziumTransport:
 
     def _reconnect(self, now: _Open, error: SourceError) -> None:
         """Makes a lost connection anew, however long that takes within reason; raises other errors."""
-        if now.position.is_snapshot or not isinstance(error, ConnectionLost):
+        if now.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
         now.run.close()

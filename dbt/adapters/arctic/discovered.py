@@ -93,10 +93,17 @@ def _tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Iterator[st
         name = table.name if names[table.name.casefold()] == 1 else f"{table.schema}_{table.name}"
         name = known.name if known else name
         settings = _settings(source, table, name, known)
-        key = f"primary key: {', '.join(table.key)}" if table.key else "no primary key: its events are appended"
-        yield f"- name: {_scalar(name)}  # {key}"
+        yield f"- name: {_scalar(name)}{_key_comment(table, settings)}"
         if settings:
             yield f"  config: {{meta: {{arctic: {_scalar(settings)}}}}}"
+
+
+def _key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
+    """What there is to know of a table's key, where it is not configured."""
+    if "primary_key" in settings:
+        return ""
+    key = " ".join(", ".join(table.key).split())
+    return f"  # primary key: {key}" if key else "  # no primary key: its events are appended"
 
 
 def _settings(source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None) -> dict[str, Any]:

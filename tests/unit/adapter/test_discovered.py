@@ -59,6 +59,9 @@ def test_a_table_without_a_primary_key_is_listed_with_what_that_means() -> None:
     lines = source_yaml(source, [CatalogTable("public", "log"), CatalogTable("public", "orders", ("id",))])
     assert [of["name"] for of in read(lines)["tables"]] == ["log", "orders"]
     assert "      - name: log  # no primary key: its events are appended" in lines
+    chosen = [DeclaredTable("log", "log", "ods", "lake", {"primary_key": ["at"]}, ())]
+    lines = source_yaml(read_source("shop", CONNECTION, chosen), [CatalogTable("public", "log")])
+    assert lines[-2:] == ["      - name: log", "        config: {meta: {arctic: {primary_key: [at]}}}"]
 
 
 def test_secrets_are_not_shown() -> None:
