@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decode import REASON, decode
 
 LABELS = ("a", "b", "c")
@@ -95,9 +96,10 @@ def decoded(spark: SparkSession, columns: list[tuple[SourceColumn, Any]]) -> lis
     """Rows of one column each, every event alone, as a column of texts may differ in type."""
     form = replace(DEBEZIUM, zone="Asia/Tokyo")
     found = []
+    kinds = f"{PAYLOAD} string, {ORIGIN} string, {ARRIVAL} bigint"
     for column, written in columns:
         text = json.dumps({"op": "c", "after": {"id": 1, "v": written}})
-        events = spark.createDataFrame([(text, None, 0)], "payload string, origin string, arrival bigint")
+        events = spark.createDataFrame([(text, None, 0)], kinds)
         schema = SourceSchema((SourceColumn("id", "int"), column), ("id",))
         found.append(decode(events, form, schema).select(F.col("v").alias("v"), REASON))
     return [rows.collect()[0] for rows in found]
