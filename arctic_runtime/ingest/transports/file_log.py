@@ -13,9 +13,9 @@ from arctic_runtime.ingest.transports.file_listing import SourceFile
 from arctic_runtime.model.expiry import ExpireSnapshots
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.tables.internal import internal
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class FileTable:
     def add(self, batch: int, files: Iterable[SourceFile]) -> None:
         """Appends the files of a batch; raises CommitConflict where the catalog stays locked."""
         if not self._exists():
-            writer = self._writer({}).using("iceberg").tableProperty(KIND, "file log")
-            for key, value in {"format-version": "3", **KEPT_METADATA}.items():
-                writer = writer.tableProperty(key, value)
+            writer = internal(self._writer({}), "file log", KEPT_METADATA)
             effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
         writer = self._writer({batch: tuple(files)})
         effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)

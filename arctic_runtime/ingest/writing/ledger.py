@@ -20,11 +20,12 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND, POSITION
+from arctic_runtime.model.properties import POSITION
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name, statement, type_name
 from arctic_runtime.spark.tables.commit import perform_statement, said, set_properties, unmoved
 from arctic_runtime.spark.tables.frames import all_of, conformed, read_table
+from arctic_runtime.spark.tables.internal import internal
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -85,9 +86,7 @@ class Ledger:
         table = self._load()
         if table is None:
             empty = self._spark().createDataFrame([], ", ".join(f"`{of.name}` {of.type}" for of in COLUMNS))
-            writer = empty.writeTo(name(*self.table.parts)).using("iceberg").tableProperty(KIND, "dead letters")
-            for key, value in {"format-version": "3", **KEPT_METADATA}.items():
-                writer = writer.tableProperty(key, value)
+            writer = internal(empty.writeTo(name(*self.table.parts)), "dead letters", KEPT_METADATA)
             effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
             return
         for missing in COLUMNS:

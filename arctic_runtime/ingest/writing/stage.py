@@ -17,10 +17,10 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import effect
 from arctic_runtime.model.columns import OWN_PREFIX
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.internal import internal
 
 SUFFIX = "__snapshot"
 _RUN = f"{OWN_PREFIX}run"
@@ -49,10 +49,7 @@ class Stage:
             merged = writer.option("mergeSchema", "true")
             effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
             return
-        properties = {"format-version": "3", KIND: "snapshot", "write.spark.accept-any-schema": "true"}
-        writer = writer.using("iceberg")
-        for key, value in properties.items():
-            writer = writer.tableProperty(key, value)
+        writer = internal(writer, "snapshot", {"write.spark.accept-any-schema": "true"})
         effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
 
     def rows(self, key: tuple[str, ...]) -> DataFrame | None:

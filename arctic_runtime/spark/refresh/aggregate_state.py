@@ -33,7 +33,7 @@ from arctic_runtime.ivm.strategies.aggregate_state import (
     with_state_view,
 )
 from arctic_runtime.model.layout import KEPT_METADATA
-from arctic_runtime.model.properties import KIND, RUN
+from arctic_runtime.model.properties import RUN
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import Upstreams, analysis
@@ -43,6 +43,7 @@ from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import said
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
+from arctic_runtime.spark.tables.internal import internal
 from arctic_runtime.thresholds import IncrementalThresholds
 
 Register = Callable[[Sequence[Node]], None]
@@ -234,8 +235,6 @@ def _write(context: Context, rows: DataFrame) -> None:
     """Replaces the stored state by this run's; earlier states can still be read as of their snapshots."""
     table = context.model.table.totals
     kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
-    writer = kept.coalesce(1).writeTo(name(*table.parts)).using("iceberg")
-    for key, value in {"format-version": "3", KIND: "totals", **KEPT_METADATA}.items():
-        writer = writer.tableProperty(key, value)
+    writer = internal(kept.coalesce(1).writeTo(name(*table.parts)), "totals", KEPT_METADATA)
     writer = writer.options(**said({RUN: context.token}))
     effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)
