@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from arctic_runtime.catalog.observe import (
@@ -97,27 +97,35 @@ def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Sta
     """The state of one table; `project` are the models that may read it."""
     state = observe_model(reader, model)
     if state.appended is not None:
-        return _status_without_key(reader, model, state.appended, project)
+        return replace(_status_of(reader, model, state.appended, project), has_key=False)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
-    head = (run_commits(state.changes) or state.changes.commits)[-1]
     pending = state.changes.after(state.base.merged)
+    return replace(
+        _status_of(reader, model, state.changes, project),
+        rows=state.base.rows,
+        nodes=_nodes(reader, model),
+        unmerged_commits=len(pending),
+        unmerged_rows=state.changes.rows_after(state.base.merged),
+        savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
+    )
+
+
+def _status_of(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
+    """What the commits and the files of any table tell; `rows` are those of its newest snapshot."""
+    head = (run_commits(log) or log.commits)[-1]
     summary = _base_summary(reader, model)
     return Status(
         model=str(model.table),
         built=True,
         version=str(head.version.snapshot),
         changed_at=_time(head),
-        rows=state.base.rows,
+        rows=int(summary.get("total-records", 0)),
         files=int(summary.get("total-data-files", 0)),
         bytes=int(summary.get("total-files-size", 0)),
-        nodes=_nodes(reader, model),
-        versions=len(state.changes.commits),
-        unmerged_commits=len(pending),
-        unmerged_rows=state.changes.rows_after(state.base.merged),
-        consumers=tuple(_consumers(reader, model, state.changes, project)),
-        savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
-        ingestion=_ingestion(reader, model, state.changes),
+        versions=len(log.commits),
+        consumers=tuple(_consumers(reader, model, log, project)),
+        ingestion=_ingestion(reader, model, log),
     )
 
 
@@ -140,26 +148,6 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
         as_of=_iso(progress.as_of),
         lag_seconds=progress.lag_seconds(now),
         dead_letters=found.dead_letters,
-    )
-
-
-def _status_without_key(
-    reader: CatalogReader, model: Model, table: ChangeTableState, project: Sequence[Model]
-) -> Status:
-    head = (run_commits(table) or table.commits)[-1]
-    summary = _base_summary(reader, model)
-    return Status(
-        model=str(model.table),
-        built=True,
-        version=str(head.version.snapshot),
-        changed_at=_time(head),
-        rows=int(summary.get("total-records", 0)),
-        files=int(summary.get("total-data-files", 0)),
-        bytes=int(summary.get("total-files-size", 0)),
-        versions=len(table.commits),
-        consumers=tuple(_consumers(reader, model, table, project)),
-        ingestion=_ingestion(reader, model, table),
-        has_key=False,
     )
 
 
