@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from arctic_runtime.profile import JARS_SETTING, KEPT, Profile
+from tests import java
 from tests.thresholds import STEADY
 
 # Parsed queries are many small objects that live long: to look for garbage among them takes a sixth of the time.
@@ -49,14 +50,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark_settings() -> dict[str, str]:
-    """Settings that favour small data and quick starts; suites that use the same ones share one Spark.
-
-    With its first compiler alone, Java has room for 48 MB of code by default: Spark's is more, and then a third of the
-    time goes into throwing code away and compiling it another time.
-    """
+    """Settings that favour small data and quick starts; suites that use the same ones share one Spark."""
     return {
         JARS_SETTING: "kafka",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+        "spark.driver.extraJavaOptions": java.QUICK,
         "spark.driver.memory": "2g",
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",

@@ -23,10 +23,10 @@ from arctic_runtime.plan.configure import configure
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
+from tests import java
 
 SETTINGS = {
-    # The first compiler alone has room for 48 MB of code by default, and then compiles what it has thrown away.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+    "spark.driver.extraJavaOptions": java.QUICK,
     "spark.driver.memory": "1g",
     "spark.master": "local[1]",
     "spark.sql.shuffle.partitions": "1",

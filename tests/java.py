@@ -1,0 +1,8 @@
+"""How tests start Java."""
+
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+"""Options of a Spark with few rows.
+
+With its first compiler alone, Java has room for 48 MB of code by default: Spark's is more, and then a fifth of the time
+goes into throwing code away.
+"""
