@@ -1,0 +1,59 @@
+"""What happens in a service, in order: readers in other threads follow it from where they were."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; `number` is one more than that of the event before."""
+
+    number: int
+    kind: str
+    at: datetime
+    data: Any
+
+
+class EventLog:
+    """The newest events of a service; older ones are forgotten, and a reader is told how many it missed."""
+
+    def __init__(self, kept: int) -> None:
+        self._events: deque[Event] = deque(maxlen=kept)
+        self._last = 0
+        self._changed = threading.Condition()
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event; 0 before the first."""
+        return self._last
+
+    def add(self, kind: str, data: Any) -> Event:
+        """Appends an event, and wakes those who wait for one."""
+        with self._changed:
+            self._last += 1
+            event = Event(self._last, kind, datetime.now(timezone.utc), data)
+            self._events.append(event)
+            self._changed.notify_all()
+        return event
+
+    def after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
+        """The events after this number, oldest first, and how many of them are no longer kept.
+
+        Where there are none yet it waits for one, at most for so long. A number that this log has not reached, as
+        one of a service that ran before, counts as 0.
+        """
+        end = time.monotonic() + timeout_seconds
+        with self._changed:
+            if number > self._last:
+                number = 0
+            while self._last <= number and (left := end - time.monotonic()) > 0:
+                self._changed.wait(left)
+            found = [event for event in self._events if event.number > number]
+            return found, max(0, self._last - number - len(found))
