@@ -5,6 +5,7 @@ __all__ = [
     "foreign_types",
     "heads",
     "landing",
+    "lease",
     "lookup",
     "manifests",
     "metered_io",

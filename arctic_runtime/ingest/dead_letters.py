@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.writing.lease import Lease, taken
+from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.replay import LetterReplay, Replayed
 
@@ -29,7 +29,7 @@ def replay_dead_letters(
     if not ledger.dead():
         return
     ledger.ensure()
-    lease = Lease(source.ledger, reader, spark)
+    lease = SourceLease(source.ledger, reader, spark)
     if (other := lease.take()) is not None:
         raise taken(source.ledger, other)
     try:

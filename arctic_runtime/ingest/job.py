@@ -18,7 +18,7 @@ from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableEvents, Transport
-from arctic_runtime.ingest.writing.lease import Lease, taken
+from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.letters import Letters
 from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
@@ -68,7 +68,7 @@ class Ingestion:
         self._session = session
         self._report = report
         self._ledger = Ledger(source.ledger, reader, self._spark)
-        self._lease = Lease(source.ledger, reader, self._spark)
+        self._lease = SourceLease(source.ledger, reader, self._spark)
         self._form = form
         self._writers: dict[str, TableWriter] = {}
         self._tables: dict[str, IngestedTable] = {}

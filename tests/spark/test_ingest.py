@@ -23,7 +23,7 @@ from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchem
 from arctic_runtime.ingest.job import Ingestion
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
-from arctic_runtime.ingest.writing.lease import Lease
+from arctic_runtime.ingest.writing.lease import SourceLease
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.ingestion import ChangeSource
@@ -357,7 +357,7 @@ def test_one_process_at_a_time_ingests_a_source(lake: Warehouse) -> None:
     ledger = Ledger(source.ledger, lake.reader, lambda: lake.spark)
     ledger.ensure()
     reader = lake.under(ingest={"lease_renewal_seconds": 0}).reader
-    first, second = (Lease(source.ledger, reader, lambda: lake.spark) for _ in range(2))
+    first, second = (SourceLease(source.ledger, reader, lambda: lake.spark) for _ in range(2))
     assert first.take() is None
     other = second.take()
     assert other is not None
@@ -418,7 +418,7 @@ def test_a_process_keeps_its_lease_while_its_source_has_no_events(lake: Warehous
 
 def test_a_process_that_waits_for_events_ends_when_another_takes_over(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
-    other = Lease(source.ledger, lake.reader, lambda: lake.spark)
+    other = SourceLease(source.ledger, lake.reader, lambda: lake.spark)
 
     def is_over() -> bool:
         if lease_of(lake, source)[0] != other.holder:
@@ -436,10 +436,9 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(lake: Warehouse
     Ledger(source.ledger, lake.reader, lambda: lake.spark).ensure()
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    killed = Lease(source.ledger, lake.reader, lambda: lake.spark)
-    killed.holder = f"{platform.node()}:{ended.pid}:1"
+    killed = SourceLease(source.ledger, lake.reader, lambda: lake.spark, f"{platform.node()}:{ended.pid}:1")
     assert killed.take() is None
-    assert Lease(source.ledger, lake.reader, lambda: lake.spark).take() is None
+    assert SourceLease(source.ledger, lake.reader, lambda: lake.spark).take() is None
 
 
 def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> None:

@@ -1,0 +1,181 @@
+"""A lease: one process at a time does some work. It is a commit to a table, made by compare-and-swap."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from arctic_runtime.effects import retried
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The newest lease: who has it, and until when, in seconds since 1970."""
+
+    holder: str
+    until: float
+
+    @property
+    def process(self) -> str:
+        """The holder for people, as `process 12 on host`."""
+        host, process, _ = self.holder.split(":")
+        return f"process {process} on {host}"
+
+    def encode(self) -> dict[str, str]:
+        """What the summary of its commit has."""
+        return {LEASE: self.holder, LEASE_UNTIL: str(round(self.until * 1000))}
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """After how long without a sign of life a lease ends, the time between signs, and how often a race is tried."""
+
+    lease_seconds: float
+    renewal_seconds: float
+    attempts: int
+
+
+class LeaseTable(Protocol):
+    """The table that has a lease in its history."""
+
+    def observe(self) -> tuple[int | None, Held | None]:
+        """The head of the table, None for one without snapshots, and the newest lease."""
+
+    def commit(self, head: int | None, lease: Held) -> None:
+        """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
+
+
+class Lease:
+    """The lease of this process.
+
+    Correctness must not depend on it, since a process may sleep longer than its lease lasts: all commits of the work
+    are compare-and-swaps. It keeps a second process from doing the same work.
+    """
+
+    def __init__(
+        self,
+        table: LeaseTable,
+        times: LeaseTimes,
+        holder: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.holder = holder or f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._table = table
+        self._times = times
+        self._clock = clock
+        self._renew_at = 0.0
+        self._other: tuple[Held, float] | None = None
+
+    def take(self) -> Held | None:
+        """Takes the lease, or renews it; the other process's where one has it.
+
+        Raises CommitConflict where other commits to the table always win.
+        """
+        return retried(self._take, self._times.attempts)
+
+    def renew(self) -> Held | None:
+        """Gives a sign of life where it is time for one; as `take`."""
+        return None if self._clock() < self._renew_at else self.take()
+
+    def end(self) -> None:
+        """Gives the lease up, if this process has it; it runs out by itself where that fails."""
+        with suppress(ArcticError):
+            head, found = self._table.observe()
+            if found is not None and found.holder == self.holder:
+                self._table.commit(head, Held(self.holder, 0.0))
+
+    @contextmanager
+    def kept(self, lost: Callable[[Held], None]) -> Iterator[None]:
+        """While this lasts, signs of life are given in time, however long the work takes.
+
+        `lost` is called, in a thread of its own, when another process has taken over.
+        """
+        ended = threading.Event()
+
+        def keep() -> None:
+            while not ended.wait(self._times.renewal_seconds):
+                try:
+                    other = self.take()
+                except Exception as error:
+                    # The next sign may get through; what can't be done at all fails in the work itself.
+                    LOG.debug("the lease was not renewed: %s", error)
+                else:
+                    if other is not None:
+                        lost(other)
+                        return
+
+        keeper = threading.Thread(target=keep, name="lease", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+
+    def _take(self) -> Held | None:
+        head, found = self._table.observe()
+        if found is not None and found.holder != self.holder and self._is_alive(found):
+            return found
+        self._table.commit(head, Held(self.holder, time.time() + self._times.lease_seconds))
+        self._renew_at = self._clock() + self._times.renewal_seconds
+        return None
+
+    def _is_alive(self, other: Held) -> bool:
+        """Whether the holder may still work.
+
+        Clocks of machines differ, and may be set back: a lease that was not renewed while this process watched for its
+        whole time has ended too.
+        """
+        now = self._clock()
+        if self._other is None or self._other[0] != other:
+            self._other = (other, now)
+        is_silent = now - self._other[1] > self._times.lease_seconds
+        return other.until > time.time() and not is_silent and not _has_ended(other)
+
+
+def newest_lease(table: Table) -> tuple[int | None, Held | None]:
+    """The head of a table, and the newest lease in its history."""
+    for snapshot in line_of(table):
+        summary = snapshot.summary
+        if summary and (holder := summary[LEASE]):
+            return table.metadata.current_snapshot_id, Held(str(holder), int(summary[LEASE_UNTIL] or 0) / 1000)
+    return table.metadata.current_snapshot_id, None
+
+
+def line_of(table: Table) -> Iterator[Snapshot]:
+    """The snapshots of a table's main branch, newest first."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    at = table.metadata.current_snapshot_id
+    while at is not None and at in snapshots:
+        yield snapshots[at]
+        at = snapshots[at].parent_snapshot_id
+
+
+def _has_ended(lease: Held) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    host, process, _ = lease.holder.split(":")
+    if host != platform.node() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.errors import CommitConflict
+
+TIMES = LeaseTimes(lease_seconds=60, renewal_seconds=20, attempts=2)
+
+
+class Memory:
+    """A table with nothing but leases; `before_commit` is what others do just before a commit."""
+
+    def __init__(self) -> None:
+        self.leases: list[Held] = []
+        self.before_commit: list[Held] = []
+
+    def observe(self) -> tuple[int | None, Held | None]:
+        return (len(self.leases) or None), (self.leases[-1] if self.leases else None)
+
+    def commit(self, head: int | None, lease: Held) -> None:
+        self.leases += [self.before_commit.pop()] if self.before_commit else []
+        if head != (len(self.leases) or None):
+            raise CommitConflict("another lease was committed")
+        self.leases.append(lease)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_one_of_two_processes_has_the_lease() -> None:
+    table = Memory()
+    first, second = (Lease(table, TIMES, f"elsewhere:{number}:x") for number in (1, 2))
+
+    assert first.take() is None
+    other = second.take()
+    assert other is not None
+    assert other.process == "process 1 on elsewhere"
+    first.end()
+    assert second.take() is None
+
+
+def test_of_two_processes_that_see_a_free_lease_one_gets_it() -> None:
+    table = Memory()
+    table.before_commit = [Held("elsewhere:1:x", time.time() + 60)]
+
+    other = Lease(table, TIMES, "elsewhere:2:x").take()
+
+    assert other is not None
+    assert other.holder == "elsewhere:1:x"
+
+
+@pytest.mark.parametrize("ahead_seconds", [0, 3600])
+def test_a_lease_that_is_not_renewed_is_taken_over_whatever_its_holders_clock_says(ahead_seconds: int) -> None:
+    table, clock = Memory(), Clock()
+    table.leases = [Held("elsewhere:1:x", time.time() + 60 + ahead_seconds)]
+    lease = Lease(table, TIMES, "elsewhere:2:x", clock)
+
+    assert lease.take() is not None
+    clock.now = 59
+    assert lease.take() is not None
+    clock.now = 61
+    assert lease.take() is None
+
+
+def test_a_lease_that_is_renewed_is_left_alone() -> None:
+    table, clock = Memory(), Clock()
+    holder = Lease(table, TIMES, "elsewhere:1:x")
+    other = Lease(table, TIMES, "elsewhere:2:x", clock)
+    for _ in range(10):
+        assert holder.take() is None
+        assert other.take() is not None
+        clock.now += 20
+
+
+def test_a_sign_of_life_is_given_only_when_it_is_time() -> None:
+    table, clock = Memory(), Clock()
+    lease = Lease(table, TIMES, "elsewhere:1:x", clock)
+    lease.take()
+    lease.renew()
+    assert len(table.leases) == 1
+    clock.now = 20
+    lease.renew()
+    assert len(table.leases) == 2
