@@ -17,7 +17,7 @@ WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
-	@echo "make databases  PostgreSQL and MariaDB for the tests of ingestion; part of make install for root on Debian"
+	@echo "make databases  PostgreSQL, MariaDB and promtool for tests; part of make install for root on Debian"
 	@echo "make demo       the sample project, day after day"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
@@ -32,10 +32,11 @@ install: $(INSTALLED)
 
 # Their packages start servers of their own where an init system runs; the tests use none of these.
 databases:
-	@if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ! command -v mariadbd >/dev/null; then \
-		echo "Installing PostgreSQL and MariaDB"; \
+	@if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ! command -v mariadbd >/dev/null || \
+		! command -v promtool >/dev/null; then \
+		echo "Installing PostgreSQL, MariaDB and promtool"; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-			postgresql mariadb-server >/dev/null; fi
+			postgresql mariadb-server prometheus >/dev/null; fi
 
 # Made anew when what is to be installed changes; otherwise nothing is asked of any network.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -363,6 +363,12 @@ class ServiceThresholds:
     retry_doublings: int = 8
     """How often it is doubled at most: pauses grow up to four minutes."""
 
+    event_wait_seconds: float = 1.0
+    """How long a thread that follows events waits for one before it looks whether it is to end."""
+
+    remembered_jobs: int = 10_000
+    """The newest jobs whose end metrics remember, so that none is counted twice."""
+
 
 @dataclass(frozen=True)
 class EngineThresholds:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.configuration import describe_configuration
+from arctic_runtime.service.metrics_declared import describe_metrics
 from docs.generate_macros import MACROS, macros_text
 
 PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
     "stored names": describe_stored_names,
     "model keys": describe_configuration,
+    "metrics": describe_metrics,
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
 

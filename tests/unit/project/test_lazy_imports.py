@@ -15,6 +15,8 @@ HEAVY = {
     "dbt_common",
     "importlib",
     "jpype",
+    "openlineage",
+    "prometheus_client",
     "py4j",
     "pyarrow",
     "pydantic",
