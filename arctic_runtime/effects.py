@@ -107,6 +107,10 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "ingest.append_file_log": Effect("once", "Notes the files of a batch before they are read."),
         "ingest.rewrite_file_log": Effect("once", "Rewrites the table of read files as one file."),
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
+        # The service.
+        "service.create_table": Effect("repeatable", "Creates the table that keeps the lease of a service."),
+        "service.commit": Effect("once", "Takes, renews or ends the lease of a service, or notes what is paused."),
+        "service.expire": Effect("repeatable", "Expires old snapshots of that table."),
         # What the adapter does for dbt.
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),
         "namespace.create": Effect("repeatable", "Creates a namespace where there is none."),

@@ -14,4 +14,5 @@ __all__ = [
     "pinned_snapshots",
     "reader",
     "removals",
+    "service_table",
 ]

@@ -95,7 +95,7 @@ class CatalogReader:
 
     def create_namespace(self, namespace: str) -> None:
         """Creates the namespace; does nothing where it exists."""
-        self._change(
+        self.change(
             "namespace.create",
             f"create namespace {namespace}",
             lambda: self.catalog.create_namespace_if_not_exists((namespace,)),
@@ -109,7 +109,11 @@ class CatalogReader:
             with suppress(NoSuchNamespaceError):
                 self.catalog.drop_namespace((namespace,))
 
-        self._change("namespace.drop", f"drop namespace {namespace}", drop)
+        self.change("namespace.drop", f"drop namespace {namespace}", drop)
+
+    def change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+        """Performs an effect; waits for a locked catalog, and raises CatalogError where the catalog does not answer."""
+        return effect(effect_name, lambda: self._explained(what, change), self._named(what), self._engine)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Name → kind of everything in the namespace, empty where it does not exist."""
@@ -301,10 +305,6 @@ class CatalogReader:
     def _ask(self, what: str, question: Callable[[], T]) -> T:
         """Runs one question, waiting for a locked catalog, and raises CatalogError where it can't be answered."""
         return wait_for_lock(lambda: self._explained(what, question), self._named(what), self._engine)
-
-    def _change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs an effect; waits and raises as `_ask` does."""
-        return effect(effect_name, lambda: self._explained(what, change), self._named(what), self._engine)
 
     @cached_property
     def _engine(self) -> Engine:

@@ -25,6 +25,7 @@ Place = Literal[
     "tag of the base",
     "property of the dead letter table",
     "summary of a commit to the dead letter table",
+    "summary of a commit to the table of a service",
     "property of a table without a key",
     "summary of a commit of events to a table without a key",
 ]
@@ -57,6 +58,7 @@ CAUGHT_UP: Final = "arctic.caught-up"
 SOURCE_TABLES: Final = "arctic.source-tables"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
+PAUSED: Final = "arctic.paused"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -230,13 +232,18 @@ STORED_NAMES: Final = (
     ),
     StoredName(
         LEASE,
-        ("summary of a commit to the dead letter table",),
-        "the process that ingests the source, as host, process id and a random part",
+        ("summary of a commit to the dead letter table", "summary of a commit to the table of a service"),
+        "the process that ingests the source, or leads the service, as host, process id and a random part",
     ),
     StoredName(
         LEASE_UNTIL,
-        ("summary of a commit to the dead letter table",),
+        ("summary of a commit to the dead letter table", "summary of a commit to the table of a service"),
         "until when that process may be silent before another takes over, in milliseconds since 1970; 0: it has ended",
+    ),
+    StoredName(
+        PAUSED,
+        ("summary of a commit to the table of a service",),
+        "what the service must leave alone, as JSON: everything, tables by name, and tables whose upkeep waits",
     ),
     StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
     StoredName(

@@ -19,7 +19,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
@@ -598,6 +600,20 @@ def increment_of_an_empty_table() -> Scenario:
     return Scenario(("incremental.first_snapshot", *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
 
 
+def service_lease() -> Scenario:
+    """A service takes its lease, pauses a table and renews the lease often enough for old snapshots to expire."""
+
+    def act(lake: Warehouse) -> None:
+        table = ServiceTable(lake.namespace, lake.reader)
+        table.ensure()
+        lease = Lease(table, LeaseTimes(60, 20, 3), "elsewhere:1:x")
+        for _ in range(102):
+            lease.take()
+        table.change_paused(lambda paused: paused.paused(["t"], upkeep_only=False))
+
+    return Scenario(("service.create_table", "service.commit", "service.expire"), lambda lake: None, act)
+
+
 def debug() -> Scenario:
     """`dbt debug` in a schema that is not there yet."""
     names = ("namespace.create", "debug.create", "debug.drop", "namespace.drop", "debug.remove_folders")
@@ -654,6 +670,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         another_snapshot_without_key,
         ingestion_of_files,
         increment_of_an_empty_table,
+        service_lease,
         debug,
     )
 }

@@ -1,0 +1,147 @@
+"""The table of a service: who leads, and what users told it to leave alone. It is written without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.lease import Held, line_of, newest_lease
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import PAUSED
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+SERVICE_TABLE = "arctic__service"
+_KEPT_SNAPSHOTS, _MOST_SNAPSHOTS = 10, 100
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # A commit that lost a race must fail: pyiceberg would do it again on top of the winner's.
+    "commit.retry.num-retries": "0",
+}
+
+
+@dataclass(frozen=True)
+class Paused:
+    """What users told a service to leave alone: everything, some tables, and the upkeep of others."""
+
+    everything: bool = False
+    tables: frozenset[str] = frozenset()
+    upkeep: frozenset[str] = frozenset()
+
+    def encode(self) -> str:
+        """As the table keeps it."""
+        return json.dumps({"everything": self.everything, "tables": sorted(self.tables), "upkeep": sorted(self.upkeep)})
+
+    @staticmethod
+    def decode(text: str) -> Paused:
+        """What `encode` wrote."""
+        found = json.loads(text)
+        return Paused(bool(found["everything"]), frozenset(found["tables"]), frozenset(found["upkeep"]))
+
+    def paused(self, names: Iterable[str], upkeep_only: bool) -> Paused:
+        """After a pause of these tables, or of everything for no names."""
+        given = frozenset(names)
+        if upkeep_only:
+            return Paused(self.everything, self.tables, self.upkeep | given)
+        return Paused(self.everything or not given, self.tables | given, self.upkeep)
+
+    def resumed(self, names: Iterable[str]) -> Paused:
+        """Where these tables may be worked at again, or all for no names."""
+        given = frozenset(names)
+        return Paused(self.everything, self.tables - given, self.upkeep - given) if given else Paused()
+
+
+class ServiceTable:
+    """A table without rows; each of its commits says who leads the service, and what is paused.
+
+    Each commit is a compare-and-swap through pyiceberg, so a service that stands by needs no Spark.
+    """
+
+    def __init__(self, schema: str, reader: CatalogReader) -> None:
+        self.table = TableName(reader.profile.catalog, schema, SERVICE_TABLE)
+        self._reader = reader
+
+    def ensure(self) -> None:
+        """Creates the table where there is none."""
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.schema import Schema
+
+        table = self.table
+        self._reader.create_namespace(table.schema)
+        if table.name in self._reader.list_relations(table.schema):
+            return
+
+        def create() -> None:
+            with suppress(TableAlreadyExistsError):
+                self._reader.catalog.create_table((table.schema, table.name), Schema(), properties=_PROPERTIES)
+
+        self._reader.change("service.create_table", f"create {table}", create)
+
+    def observe(self) -> tuple[int | None, Held | None]:
+        return newest_lease(self._load())
+
+    def commit(self, head: int | None, lease: Held) -> None:
+        """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
+        table = self._load()
+        self._append(table, head, {**lease.encode(), PAUSED: _paused(table).encode()})
+        self._tidy()
+
+    def paused(self) -> Paused:
+        """What is paused; it outlasts the service."""
+        return _paused(self._load())
+
+    def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
+        """Changes what is paused, on top of what it is now; raises CommitConflict where another commit was faster."""
+        table = self._load()
+        head, lease = newest_lease(table)
+        changed = change(_paused(table))
+        self._append(table, head, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
+        return changed
+
+    def _load(self) -> Table:
+        return self._reader.load_table(self.table.schema, self.table.name)
+
+    def _append(self, table: Table, head: int | None, summary: dict[str, str]) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        if table.metadata.current_snapshot_id != head:
+            raise CommitConflict(f"Another commit to {self.table} was faster.")
+
+        def append() -> None:
+            try:
+                with table.transaction() as transaction, transaction.update_snapshot(summary).fast_append():
+                    pass
+            except CommitFailedException as error:
+                raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
+
+        self._reader.change("service.commit", f"commit to {self.table}", append)
+
+    def _tidy(self) -> None:
+        """Expires old snapshots, of which each sign of life makes one, when there are many."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        table = self._load()
+        line = [snapshot.snapshot_id for snapshot in line_of(table)]
+        if len(line) <= _MOST_SNAPSHOTS:
+            return
+
+        def expire() -> None:
+            with suppress(CommitFailedException):
+                table.maintenance.expire_snapshots().by_ids(line[_KEPT_SNAPSHOTS:]).commit()
+
+        self._reader.change("service.expire", f"expire old snapshots of {self.table}", expire)
+
+
+def _paused(table: Table) -> Paused:
+    for snapshot in line_of(table):
+        if snapshot.summary and (text := snapshot.summary[PAUSED]):
+            return Paused.decode(str(text))
+    return Paused()

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import Paused, ServiceTable
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.profile import Profile
+
+TIMES = LeaseTimes(lease_seconds=60, renewal_seconds=20, attempts=5)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return Profile.embedded(tmp_path / "warehouse")
+
+
+def table_of(profile: Profile) -> ServiceTable:
+    """The table as a process of its own has it."""
+    found = ServiceTable("ops", CatalogReader(profile))
+    found.ensure()
+    return found
+
+
+def test_a_lease_that_another_process_took_meanwhile_is_not_taken(profile: Profile) -> None:
+    first, second = table_of(profile), table_of(profile)
+    head, _ = first.observe()
+    first.commit(head, Held("a:1:x", 9e9))
+    with pytest.raises(CommitConflict):
+        second.commit(head, Held("b:1:x", 9e9))
+    _, held = second.observe()
+    assert held == Held("a:1:x", 9e9)
+
+
+def test_of_processes_that_ask_at_once_one_leads(profile: Profile) -> None:
+    tables = [table_of(profile) for _ in range(5)]
+    together = threading.Barrier(5)
+
+    def leads(number: int) -> bool:
+        lease = Lease(tables[number], TIMES, f"elsewhere:{number}:x")
+        together.wait(30)
+        return lease.take() is None
+
+    with ThreadPoolExecutor(5) as pool:
+        assert sum(pool.map(leads, range(5))) == 1
+
+
+def test_what_is_paused_outlasts_a_service_and_a_change_of_its_leader(profile: Profile) -> None:
+    table = table_of(profile)
+    Lease(table, TIMES, "a:1:x").take()
+    table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
+    table.change_paused(lambda paused: paused.paused(["lake.dws.daily"], upkeep_only=True))
+    head, _ = table.observe()
+    table.commit(head, Held("b:1:x", 9e9))
+
+    found = table_of(profile)
+    assert found.paused() == Paused(False, frozenset({"lake.dwd.orders"}), frozenset({"lake.dws.daily"}))
+    assert found.observe()[1] == Held("b:1:x", 9e9)
+
+
+def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
+    paused = Paused().paused((), upkeep_only=False)
+    assert paused.everything
+    assert paused.resumed(["t"]).everything
+    assert paused.paused(["t"], upkeep_only=True).resumed(()) == Paused()
+
+
+def test_the_table_stays_small_however_long_the_service_runs(profile: Profile) -> None:
+    table = table_of(profile)
+    lease = Lease(table, TIMES, "a:1:x")
+    for _ in range(130):
+        lease.take()
+    reader = CatalogReader(profile)
+    assert len(reader.load_table("ops", table.table.name).metadata.snapshots) <= 101
+    assert table.observe()[1] is not None
