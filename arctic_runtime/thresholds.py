@@ -369,6 +369,62 @@ class ServiceThresholds:
     remembered_jobs: int = 10_000
     """The newest jobs whose end metrics remember, so that none is counted twice."""
 
+    lease_seconds: float = 30.0
+    """How long a service may lead without a sign of life before one that stands by takes over."""
+
+    lease_renewal_seconds: float = 10.0
+    """The time between two such signs."""
+
+    lease_poll_seconds: float = 2.0
+    """Pause between two looks of a service that stands by."""
+
+    lease_snapshots: int = 100
+    """Snapshots of the table of the lease, one for each sign, from which on old ones expire."""
+
+    kept_lease_snapshots: int = 10
+    """Its newest snapshots, which are kept then."""
+
+    events: int = 2000
+    """Events that are kept for readers who were not connected for a while."""
+
+    ended_jobs: int = 200
+    """Jobs that are shown after their end, newest first."""
+
+    job_lines: int = 100
+    """Lines of progress that are kept of a job."""
+
+    operations: int = 2
+    """Operations of users that run side by side."""
+
+    flow_seconds: float = 60.0
+    """The time over which changed rows of a table are counted as recent."""
+
+
+@dataclass(frozen=True)
+class UpkeepThresholds:
+    """Upkeep by a service."""
+
+    starvation_seconds: float = 3600.0
+    """Upkeep that is due for longer comes before all that is due for less, however much the readers of others pay."""
+
+    kept_minutes: float = 10.0
+    """Unused bytes of the budget are kept for so long."""
+
+    poll_seconds: float = 1.0
+    """The time between two looks at what is due."""
+
+    look_seconds: float = 600.0
+    """The time between two looks at a table that nobody wrote to: versions become old enough to expire."""
+
+    retry_seconds: float = 10.0
+    """The pause after a table's first failure; each further one in a row doubles it."""
+
+    retry_doublings: int = 9
+    """How often it is doubled at most: pauses grow up to 85 minutes."""
+
+    overdue_factor: float = 4.0
+    """A refresh does the upkeep of its table itself where so many times as much has come together as makes it due."""
+
 
 @dataclass(frozen=True)
 class EngineThresholds:
@@ -524,6 +580,7 @@ class Thresholds:
     reports: ReportThresholds = ReportThresholds()
     ingest: IngestThresholds = IngestThresholds()
     service: ServiceThresholds = ServiceThresholds()
+    upkeep: UpkeepThresholds = UpkeepThresholds()
     engine: EngineThresholds = EngineThresholds()
     debezium: DebeziumThresholds = DebeziumThresholds()
     transports: TransportThresholds = TransportThresholds()

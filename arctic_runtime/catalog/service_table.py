@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 SERVICE_TABLE = "arctic__service"
-_KEPT_SNAPSHOTS, _MOST_SNAPSHOTS = 10, 100
 _PROPERTIES = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -128,14 +127,14 @@ class ServiceTable:
         """Expires old snapshots, of which each sign of life makes one, when there are many."""
         from pyiceberg.exceptions import CommitFailedException
 
-        table = self._load()
+        table, limits = self._load(), self._reader.thresholds.service
         line = [snapshot.snapshot_id for snapshot in line_of(table)]
-        if len(line) <= _MOST_SNAPSHOTS:
+        if len(line) <= limits.lease_snapshots:
             return
 
         def expire() -> None:
             with suppress(CommitFailedException):
-                table.maintenance.expire_snapshots().by_ids(line[_KEPT_SNAPSHOTS:]).commit()
+                table.maintenance.expire_snapshots().by_ids(line[limits.kept_lease_snapshots :]).commit()
 
         self._reader.change("service.expire", f"expire old snapshots of {self.table}", expire)
 

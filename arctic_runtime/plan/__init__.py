@@ -22,4 +22,5 @@ __all__ = [
     "savepoint",
     "schema",
     "split",
+    "upkeep",
 ]

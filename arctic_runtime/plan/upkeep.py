@@ -1,0 +1,168 @@
+"""Which upkeep is done next: the table whose readers pay most first, within a budget, and none waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time
+from typing import Literal
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.thresholds import UpkeepThresholds
+
+UpkeepOperation = Literal["compact", "expire"]
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A part of the day, on some days of the week (0 is Monday); one that ends before it begins goes over midnight."""
+
+    begin: time
+    end: time
+    days: frozenset[int] = frozenset(range(7))
+
+    def contain(self, moment: datetime) -> bool:
+        """Whether a moment of the same clock lies within; after midnight the day before counts."""
+        at = moment.time()
+        if self.begin <= self.end:
+            return self.begin <= at < self.end and moment.weekday() in self.days
+        if at >= self.begin:
+            return moment.weekday() in self.days
+        return at < self.end and (moment.weekday() - 1) % 7 in self.days
+
+
+@dataclass(frozen=True)
+class UpkeepBudget:
+    """How much upkeep may be done: jobs at a time, bytes that are written anew in a minute, and none in quiet hours.
+
+    `group_bytes_per_minute` are bytes for the tables of a schema, which count in the whole as well.
+    """
+
+    jobs: int = 1
+    bytes_per_minute: int | None = None
+    quiet_hours: tuple[Hours, ...] = ()
+    group_bytes_per_minute: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Bytes that may be written now, of so many a minute; times are seconds of a clock that only goes forward.
+
+    What is not used is kept for a while. A job larger than all that can be kept may begin when nothing is missing, and
+    the debt is paid before the next one.
+    """
+
+    bytes_per_minute: int
+    kept_minutes: float
+    left: float
+    at: float
+
+    @staticmethod
+    def full(bytes_per_minute: int, kept_minutes: float, now: float) -> Allowance:
+        return Allowance(bytes_per_minute, kept_minutes, bytes_per_minute * kept_minutes, now)
+
+    @property
+    def most(self) -> float:
+        return self.bytes_per_minute * self.kept_minutes
+
+    def later(self, now: float) -> Allowance:
+        """With what has come since."""
+        gained = self.bytes_per_minute * max(0.0, now - self.at) / 60
+        return replace(self, left=min(self.most, self.left + gained), at=now)
+
+    def spent(self, bytes_written: int) -> Allowance:
+        return replace(self, left=self.left - bytes_written)
+
+    def allows(self, bytes_written: int) -> bool:
+        return self.left >= min(bytes_written, self.most)
+
+    def seconds_until(self, bytes_written: int) -> float:
+        """How long until a job of so many bytes may begin, if none begins before."""
+        return max(0.0, min(bytes_written, self.most) - self.left) / self.bytes_per_minute * 60
+
+
+@dataclass(frozen=True)
+class DueUpkeep:
+    """Upkeep that a table needs, since when, what it writes anew, and what its readers pay until then, in bytes.
+
+    After failures in a row it is not tried again before `retry_at`.
+    """
+
+    table: TableName
+    operation: UpkeepOperation
+    since: float
+    bytes: int = 0
+    waste_bytes: int = 0
+    reasons: tuple[str, ...] = ()
+    failures: int = 0
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class UpkeepState:
+    """What decides on upkeep at a moment: `local` is the wall clock of users, `now` one that only goes forward.
+
+    `busy` are tables that are being written, `running` those with a job of upkeep, `paused` those that users paused.
+    `allowances` are by schema, and None for all together.
+    """
+
+    now: float
+    local: datetime
+    busy: Collection[TableName] = ()
+    running: Collection[TableName] = ()
+    paused: Collection[TableName] = ()
+    is_paused: bool = False
+    allowances: Mapping[str | None, Allowance] = field(default_factory=dict)
+
+
+def in_order(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
+    """What waits for longer than `starvation_seconds` first, the oldest in front; then by what readers pay."""
+
+    def rank(of: DueUpkeep) -> tuple[bool, float, float]:
+        starves = now - of.since >= thresholds.starvation_seconds
+        return not starves, of.since if starves else -of.waste_bytes, of.since
+
+    return sorted(due, key=rank)
+
+
+def scheduled(
+    due: Iterable[DueUpkeep], state: UpkeepState, budget: UpkeepBudget, thresholds: UpkeepThresholds
+) -> Iterator[tuple[DueUpkeep, str]]:
+    """Each in the order of `in_order`, and why it is not begun now; an empty text where it is.
+
+    What waits for bytes holds back what comes after it: else small jobs would use up what a large one waits for.
+    """
+    free = budget.jobs - len(state.running)
+    allowances = {group: allowance.later(state.now) for group, allowance in state.allowances.items()}
+    begun: set[TableName] = set(state.running)
+    for of in in_order(due, state.now, thresholds):
+        groups = [group for group in (None, of.table.schema) if group in allowances]
+        waits = _own_reason(of, state, budget, begun) or ("for another job to end" if free <= 0 else "")
+        if not waits:
+            lacking = [allowances[group] for group in groups if not allowances[group].allows(of.bytes)]
+            waits = _budget_reason(of, lacking)
+            for group in groups:
+                allowances[group] = allowances[group].spent(of.bytes)
+        if not waits:
+            free -= 1
+            begun.add(of.table)
+        yield of, waits
+
+
+def _own_reason(of: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
+    """Why this one waits whatever the others do."""
+    if state.is_paused or of.table in state.paused:
+        return "until it is resumed"
+    if any(hours.contain(state.local) for hours in budget.quiet_hours):
+        return "until the quiet hours end"
+    if state.now < of.retry_at:
+        return f"{of.retry_at - state.now:.0f} s after {of.failures} failures"
+    if of.table in begun:
+        return "for other upkeep of the table"
+    return "for its writer" if of.table in state.busy else ""
+
+
+def _budget_reason(of: DueUpkeep, lacking: Collection[Allowance]) -> str:
+    if not lacking:
+        return ""
+    return f"{max(allowance.seconds_until(of.bytes) for allowance in lacking):.0f} s for its bytes a minute"
