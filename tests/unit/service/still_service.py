@@ -71,6 +71,7 @@ class StillService:
     role: Any = "leads"
     is_paused: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
+    looked_at: datetime | None = NOW
     shown: Sequence[TableOverview] = field(default_factory=tables)
     listed: Sequence[Job] = ()
     planned: Sequence[Upkeep] = ()
@@ -79,7 +80,13 @@ class StillService:
 
     def state(self) -> ServiceState:
         return ServiceState(
-            ago(3600), "1.2.3", "shop", self.role, is_paused=self.is_paused, looked_at=ago(1), errors=self.errors
+            ago(3600),
+            "1.2.3",
+            "shop",
+            self.role,
+            is_paused=self.is_paused,
+            looked_at=self.looked_at,
+            errors=self.errors,
         )
 
     def tables(self) -> Sequence[TableOverview]:

@@ -1,0 +1,295 @@
+"""Alert rules fire for what a service really tells, and not while all is well; the dashboard asks for what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from arctic_runtime.service.live import IngestionState, TableOverview
+from arctic_runtime.service.metrics import Metrics
+from arctic_runtime.service.metrics_declared import METRICS, Histogram
+from arctic_runtime.thresholds import ServiceThresholds
+from tests.unit.service.promtool import needs_promtool, promtool
+from tests.unit.service.still_service import NOW, ORDERS, SALES, StillService, ago
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+RULES = DEPLOY / "prometheus" / "alerts.yml"
+DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
+MINUTES = 300
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+OF_PROMETHEUS = {"job", "instance"}
+"""Labels that Prometheus adds to each series."""
+
+_NAME = re.compile(r"\b(?P<name>(?:arctic|process)_\w+|up)\b(?:\{(?P<labels>[^}]*)\})?")
+
+BY_PROCESS = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+"""Metrics that come from Prometheus and from its client."""
+
+
+def healthy(**changes: Any) -> list[TableOverview]:
+    """Tables without anything to tell; `changes` are of the model."""
+    events, orders, sales = StillService().shown
+    ingestion = IngestionState("shop", "shop.orders", "0/16", ago(1), 1.0, 3, True)
+    fresh = replace(sales, state="fresh", stale_since=None, error="")
+    return [events, replace(orders, ingestion=ingestion), replace(fresh, **changes)]
+
+
+def ingested(**changes: Any) -> list[TableOverview]:
+    events, orders, sales = healthy()
+    assert orders.ingestion is not None
+    return [events, replace(orders, ingestion=replace(orders.ingestion, **changes)), sales]
+
+
+Series = dict[str, float]
+
+
+def series(service: StillService | None, now: datetime = NOW, instance: str = "a") -> Series:
+    """What one scrape of a service brings; None for one that does not answer."""
+    names = f'job="arctic",instance="{instance}"'
+    if service is None:
+        return {f"up{{{names}}}": 0.0}
+    text = Metrics(service, ServiceThresholds(), lambda: now).text()[0].decode()
+    found = {f"up{{{names}}}": 1.0}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join([names, *(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())])
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """An alert, what Prometheus scrapes before and while it is to fire, and what it then says."""
+
+    alert: str
+    then: Series
+    labels: dict[str, str]
+    summary: str
+    first: Series = field(default_factory=dict)
+
+
+LEADER = {"job": "arctic", "instance": "a"}
+TABLE = {**LEADER, "table": str(SALES), "layer": "1"}
+SOURCE = {**LEADER, "table": str(ORDERS), "layer": "0", "source": "shop"}
+
+CASES = (
+    Case("ArcticServiceDown", series(None), LEADER, "a gives no metrics"),
+    Case(
+        "ArcticNoLeader",
+        series(StillService(role="stands_by", shown=healthy())),
+        {"job": "arctic"},
+        "No service leads: no table is refreshed",
+    ),
+    Case("ArcticNoLeader", series(None), {"job": "arctic"}, "No service leads: no table is refreshed"),
+    Case(
+        "ArcticPartFailing",
+        series(StillService(shown=healthy(), errors={"catalog": "no answer"})),
+        {**LEADER, "part": "catalog"},
+        "The part catalog of a does not work",
+    ),
+    Case(
+        "ArcticNotLooking",
+        series(StillService(shown=healthy(), looked_at=EPOCH)),
+        LEADER,
+        "a leads, but has not looked at the tables for 4h 59m 0s",
+    ),
+    Case(
+        "ArcticPausedForLong",
+        series(StillService(shown=healthy(), is_paused=True)),
+        LEADER,
+        "All work has been paused for four hours",
+    ),
+    Case(
+        "ArcticTableStale",
+        series(StillService(shown=healthy(state="behind", stale_since=ago(3630)))),
+        TABLE,
+        f"{SALES} is 1h 0m 0s later than its target_lag allows",
+    ),
+    Case(
+        "ArcticModelFailing",
+        series(StillService(shown=healthy(state="failed"))),
+        {**TABLE, "state": "failed"},
+        f"{SALES} can't be refreshed, and models below it wait",
+    ),
+    Case(
+        "ArcticUpkeepBehind",
+        series(StillService(shown=healthy(bytes=4 * 1024**3, waste_bytes=3 * 1024**3))),
+        TABLE,
+        f"Readers of {SALES} read 3GiB in vain",
+    ),
+    Case(
+        "ArcticIngestionLag",
+        series(StillService(shown=ingested(lag_seconds=420.0))),
+        SOURCE,
+        f"{ORDERS} is 7m 0s behind shop",
+    ),
+    Case(
+        "ArcticIngestionFailing",
+        series(StillService(shown=ingested(error="no connection"))),
+        SOURCE,
+        f"The ingestion of {ORDERS} from shop fails",
+    ),
+    Case(
+        "ArcticDeadLettersGrow",
+        series(StillService(shown=ingested(dead_letters=4))),
+        {**LEADER, "source": "shop"},
+        "Events of shop can't be applied",
+        first=series(StillService(shown=ingested())),
+    ),
+)
+
+
+def rules() -> dict[str, Any]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def checked(first: Series, then: Series, alerts: Iterable[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """A test of promtool: `first` for all but the last ten minutes if there is any, and `then`."""
+    before = MINUTES - 10 if first else 0
+
+    def values(name: str) -> str:
+        parts = ((first.get(name), before), (then.get(name), MINUTES - before))
+        return " ".join(
+            f"_x{count}" if value is None else f"{value:.17g}+0x{count - 1}" for value, count in parts if count
+        )
+
+    read = {found["name"] for rule in rules().values() for found in _NAME.finditer(rule["expr"])}
+    names = [name for name in {**first, **then} if name.partition("{")[0] in read]
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values(name)} for name in names],
+        "alert_rule_test": [
+            {"eval_time": f"{MINUTES - 1}m", "alertname": name, "exp_alerts": expected} for name, expected in alerts
+        ],
+    }
+
+
+def fires(case: Case) -> dict[str, Any]:
+    rule = rules()[case.alert]
+    annotations = {**rule["annotations"], "summary": case.summary}
+    expected = {"exp_labels": {**case.labels, **rule["labels"]}, "exp_annotations": annotations}
+    return checked(case.first, case.then, [(case.alert, [expected])])
+
+
+def run(folder: Path, tests: list[dict[str, Any]]) -> None:
+    file = folder / "tests.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    promtool("test", "rules", file)
+
+
+@needs_promtool
+def test_alerts_fire_for_what_a_service_really_tells(tmp_path: Path) -> None:
+    run(tmp_path, [fires(case) for case in CASES])
+
+
+@needs_promtool
+def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
+    """One replica leads and another one, which knows nothing of the tables, stands by."""
+    leads = series(StillService(shown=healthy(), looked_at=ago(0)))
+    stands_by = series(StillService(role="stands_by", shown=StillService().shown), instance="b")
+    run(tmp_path, [checked({}, {**leads, **stands_by}, [(name, []) for name in rules()])])
+
+
+def test_every_alert_has_a_case() -> None:
+    assert {case.alert for case in CASES} == set(rules())
+
+
+@needs_promtool
+def test_promtool_takes_the_rules() -> None:
+    promtool("check", "rules", RULES)
+
+
+# What rules and dashboard ask for
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        yield panel
+        yield from panel.get("panels", [])
+
+
+def dashboard_expressions() -> list[str]:
+    return [target["expr"] for panel in panels() for target in panel.get("targets", [])]
+
+
+def expressions() -> list[str]:
+    return [*dashboard_expressions(), *(rule["expr"] for rule in rules().values())]
+
+
+def exported() -> dict[str, frozenset[str]]:
+    """The name of each sample, and its labels."""
+    found = {name: frozenset[str]() for name in BY_PROCESS}
+    for of in METRICS:
+        if isinstance(of, Histogram):
+            found |= {f"{of.name}_{part}": frozenset(of.labels) for part in ("count", "sum")}
+            found[f"{of.name}_bucket"] = frozenset({*of.labels, "le"})
+        else:
+            found[of.name] = frozenset(of.labels)
+    return found
+
+
+_GROUPED = re.compile(r"\b(?:by|on|without|group_left|ignoring) \((?P<labels>[^)]*)\)")
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_an_expression_names_metrics_and_labels_that_there_are(expression: str) -> None:
+    known = exported()
+    named = list(_NAME.finditer(expression))
+    assert named
+    for found in named:
+        labels = set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", found["labels"] or ""))
+        assert labels <= known[found["name"]] | OF_PROMETHEUS, found[0]
+    everywhere = OF_PROMETHEUS.union(*(known[found["name"]] for found in named))
+    for grouped in _GROUPED.finditer(expression):
+        assert {name.strip() for name in grouped["labels"].split(",") if name.strip()} <= everywhere
+
+
+@pytest.mark.parametrize("panel", [panel for panel in panels() if panel.get("targets")], ids=lambda of: of["title"])
+def test_a_legend_names_labels_that_its_expression_has(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        names = [found["name"] for found in _NAME.finditer(target["expr"])]
+        labels = OF_PROMETHEUS.union(*(exported()[name] for name in names))
+        assert set(re.findall(r"{{ *(\w+) *}}", target.get("legendFormat", ""))) <= labels
+
+
+@needs_promtool
+def test_expressions_of_the_dashboard_are_ones_that_prometheus_takes(tmp_path: Path) -> None:
+    filled = [re.sub(r"\$__rate_interval", "5m", of).replace("$job", "arctic") for of in dashboard_expressions()]
+    queries = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(filled)]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": queries}]}))
+    promtool("check", "rules", file)
+
+
+def test_the_dashboard_shows_most_of_the_metrics() -> None:
+    """What a dashboard leaves out is of little use to anybody, or there would be a panel."""
+    text = " ".join(expressions())
+    left_out = {of.name for of in METRICS if of.name not in text}
+    assert left_out == {
+        "arctic_service_start_time_seconds",
+        "arctic_table_last_commit_timestamp_seconds",
+        "arctic_table_last_refresh_timestamp_seconds",
+        "arctic_table_hash_nodes",
+    }
+
+
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    ids = [panel["id"] for panel in panels()]
+    assert len(set(ids)) == len(ids)
