@@ -54,11 +54,13 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
             f"insert into {slot}.{table} values (6, 'before', 6, 6)",
             f"alter table {slot}.{table} rename a to b",
             f"alter table {slot}.{table} add five numeric(6, 2) default 5, add at timestamptz default now(), "
-            "add word varchar(9) default 'it''s', add nothing int, add yes bool default true, drop gone",
-            f"insert into {slot}.{table} values (7, 'after', 7, 1.50, '2024-02-29 12:00:00+01', null, 8, false)",
+            "add word varchar(9) default 'it''s', add nothing int, add yes bool default true, "
+            'add doc jsonb default \'{"a": [1, "x"]}\', add share float8 default 0.1, drop gone',
+            f"insert into {slot}.{table} (id, b, n, five, at, nothing, doc) "
+            "values (7, 'after', 7, 1.50, '2024-02-29 12:00:00+01', 8, '{}')",
         )
     ingest(lake, source)
-    shown = "id, b, n, five, {at}, word, nothing, yes::text"
+    shown = "id, b, n, five, {at}, word, nothing, yes::text, doc, share"
     asked = shown.format(at="(extract(epoch from at) * 1000000)::bigint")
     own = shown.format(at="unix_micros(at)").replace("yes::text", "yes")
     for table in ("keyed", "log"):

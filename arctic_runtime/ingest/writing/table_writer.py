@@ -217,9 +217,14 @@ class TableWriter:
                 f"{self.table.table}: the columns of {self.table.source_name} are not known: its events do not tell "
                 "them.\n  what to do: declare the source's columns with their `data_type` in the YAML"
             )
-        key = self.table.key_of(schema.key)
+        key = self._in_order(self.table.key_of(schema.key))
         self._schema = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))
         return self._schema
+
+    def _in_order(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """A key in the order of the table's: truncations and other events may tell it in different ones."""
+        known = self._schema.key if self._schema is not None else self._known_key()
+        return known if known is not None and set(known) == set(key) else key
 
     def declared(self) -> SourceSchema | None:
         """The schema that the user declares; None where no column has a type."""
