@@ -43,6 +43,8 @@ def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
 
 def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
     match value:
+        case exp.Cast(this=exp.Literal() as number) if number.is_int and is_whole(type_of(value, types)):
+            return len(number.name) < (digits(type_of(value, types)) or (0, 0))[0]
         case exp.Cast():
             return _all((value.this,), types) and _converts(type_of(value.this, types), type_of(value, types))
         case exp.Case():

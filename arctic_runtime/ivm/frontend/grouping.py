@@ -12,6 +12,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Project, columns
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, outside_queries
 from arctic_runtime.ivm.frontend.functions import is_aggregate
+from arctic_runtime.ivm.frontend.grouping_sets import GroupingCalls, GroupingSets, expanded
 from arctic_runtime.ivm.frontend.scope import Names
 from arctic_runtime.ivm.frontend.type_coercion import correspond
 
@@ -25,18 +26,19 @@ Lift = Callable[[exp.Expr, Node], tuple[exp.Expr, Node]]
 class Grouped:
     """An aggregate, expressions above it, and what is left of the conditions on the query around it."""
 
-    node: Aggregate
+    node: Node
     expressions: tuple[exp.Expr, ...]
     pending: tuple[exp.Expr, ...]
 
 
 def group(
     node: Node,
-    keys: Sequence[exp.Expr],
+    keys: Sequence[exp.Expr] | GroupingSets,
     expressions: Sequence[exp.Expr],
     pending: Sequence[exp.Expr],
     names: Names,
     lift: Lift,
+    grouping: GroupingCalls,
 ) -> Grouped:
     """Groups rows by `keys`, and by what `pending` conditions compare with the query around.
 
@@ -44,7 +46,11 @@ def group(
     one group (or, with keys of its own, as many as it would make).
     """
     inner = [_side_inside(condition, set(columns(node)), names) for condition in pending]
-    wanted = [*keys, *(own for own in inner if own is not None)]
+    sets = keys if isinstance(keys, GroupingSets) else None
+    if sets and pending:
+        raise NotMaintained("SUBQUERY", "ROLLUP, CUBE or GROUPING SETS in a correlated subquery")
+    written = keys.keys if isinstance(keys, GroupingSets) else keys
+    wanted = [*written, *(own for own in inner if own is not None)]
     for key in wanted:
         check_of_one_row(key, "GROUP BY")
     asked = calls(expressions)
@@ -53,8 +59,20 @@ def group(
     call_names = [names.fresh(_call_name(call), names.type_of(call)) for call in asked]
     aggregates = tuple(zip(call_names, lifted[len(wanted) :], strict=True))
     child = _with_keys(node, computed, [*key_names.values()], [value for _, value in aggregates])
+    grouped = tuple(dict.fromkeys(key_names.values()))
+    made: list[tuple[str, exp.Expr]] = []
+    if sets:
+        read = [name for _, value in aggregates for name in used(value)]
+        if not {name for name, _ in grouping.made.values()}.isdisjoint(read):
+            raise NotMaintained("UNSUPPORTED", "grouping or grouping_id inside an aggregate")
+        copies = expanded(child, sets, [key_names[form(key)] for key in written], read, names)
+        child, grouped = copies.node, copies.groups
+        key_names = {form(key): name for key, name in zip(written, copies.keys, strict=True)}
+        made = grouping.values(sets, copies.number)
     known = key_names | {form(call): name for call, name in zip(asked, call_names, strict=True)}
-    aggregate = Aggregate(child, tuple(dict.fromkeys(key_names.values())), aggregates)
+    aggregate: Node = Aggregate(child, grouped, aggregates)
+    if made:
+        aggregate = Project(aggregate, (*((name, column(name)) for name in columns(aggregate)), *made))
     kinds = frozenset(type(of) for of in (*wanted, *asked))
     above = tuple(_above(value, known, kinds, node) for value in expressions)
     return Grouped(aggregate, above, tuple(_rewritten(condition, known, kinds) for condition in pending))

@@ -12,12 +12,12 @@ from arctic_runtime.ivm.algebra.tree import Node, columns
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, only_args, outside_queries
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator
 from arctic_runtime.ivm.frontend.grouping import calls, group
+from arctic_runtime.ivm.frontend.grouping_sets import GroupingCalls, GroupingSets, grouping_sets, has_grouping_sets
 from arctic_runtime.ivm.frontend.having import of_groups
 from arctic_runtime.ivm.frontend.ordering import check_order
 from arctic_runtime.ivm.frontend.scope import (
     Context,
     Lookup,
-    Names,
     Rows,
     Shape,
     find,
@@ -54,8 +54,6 @@ _PARTS = frozenset(
     }
 )
 
-_GROUPING_SETS = ("rollup", "cube", "grouping_sets", "totals")
-
 
 def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
     """Everything below a select's list, with the list in its terms; names in `context` include its own CTEs."""
@@ -64,13 +62,14 @@ def shape_of(select: exp.Select, context: Context, outer: Lookup | None) -> Shap
     rows = read_from(select, context)
     lookup = local(rows, outer)
     node, pending = _where(select, rows, lookup, context)
-    items = _items(select, rows, outer)
+    grouping = GroupingCalls(context.names, is_allowed=has_grouping_sets(select))
+    items = _items(select, rows, outer, grouping)
     keys = _keys(select, items, rows, outer)
-    having = _having(select, items, keys or (), rows, outer, context.names)
+    having = _having(select, items, keys or (), rows, outer, grouping)
     values = [item.value for item in items]
     is_grouped = keys is not None or bool(having) or bool(calls(values))
     if is_grouped:
-        node, values, pending = _grouped(node, keys or (), values, having, pending, lookup, context)
+        node, values, pending = _grouped(node, keys or (), values, having, pending, lookup, context, grouping)
     is_windowed = any(isinstance(part, exp.Window) for value in _computed(values) for part in outside_queries(value))
     if is_windowed and pending:
         raise NotMaintained("SUBQUERY", "a window function in a correlated subquery")
@@ -124,13 +123,14 @@ def check_functions_outside(expression: exp.Expr) -> None:
         check_functions(expression.transform(visit) if has_query(expression) else expression)
 
 
-def _items(select: exp.Select, rows: Rows, outer: Lookup | None) -> list[Item]:
+def _items(select: exp.Select, rows: Rows, outer: Lookup | None, grouping: GroupingCalls) -> list[Item]:
     found: list[Item] = []
     named = select.args.get("windows") or []
     for written in select.expressions:
         star = _star(written, rows)
         if star is None:
-            found.append(_item(write_out(written, named), _with_aliases(rows, found, outer)))
+            item = _item(write_out(written, named), _with_aliases(rows, found, outer))
+            found.append(Item(item.names, grouping.replaced(item.value)))
         else:
             found.extend(star)
     for item in found:
@@ -200,14 +200,18 @@ def _excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: Rows) -> 
     return found.name
 
 
-def _keys(select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> tuple[exp.Expr, ...] | None:
+def _keys(
+    select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
+) -> tuple[exp.Expr, ...] | GroupingSets | None:
     """What GROUP BY names, by place, by alias or as it is; None where there is no such clause."""
     clause = select.args.get("group")
     if clause is None:
         return None
-    grouping_sets = [part for part in clause.expressions if isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets)]
-    if grouping_sets or any(clause.args.get(part) for part in _GROUPING_SETS):
-        raise NotMaintained("GROUPING_SETS", "ROLLUP, CUBE or GROUPING SETS")
+    if has_grouping_sets(select):
+        sets = grouping_sets(clause, lambda part: _key(part, items, rows))
+        for key in sets.keys:
+            check_functions_outside(key)
+        return sets
     only_args(clause, {"expressions", "all"})
     written = [bare(part) for part in clause.expressions]
     if clause.args.get("all"):
@@ -252,29 +256,36 @@ def _key(written: exp.Expr, items: Sequence[Item], rows: Rows) -> exp.Expr:
 
 
 def _having(
-    select: exp.Select, items: Sequence[Item], keys: Sequence[exp.Expr], rows: Rows, outer: Lookup | None, names: Names
+    select: exp.Select,
+    items: Sequence[Item],
+    keys: Sequence[exp.Expr] | GroupingSets,
+    rows: Rows,
+    outer: Lookup | None,
+    grouping: GroupingCalls,
 ) -> list[exp.Expr]:
     clause = select.args.get("having")
     if clause is None:
         return []
-    found = of_groups(clause.this, items, keys, rows, outer, names)
+    written = keys.keys if isinstance(keys, GroupingSets) else keys
+    found = grouping.replaced(of_groups(clause.this, items, written, rows, outer, grouping.names))
     check_functions_outside(found)
     return conjuncts(found)
 
 
 def _grouped(
     node: Node,
-    keys: Sequence[exp.Expr],
+    keys: Sequence[exp.Expr] | GroupingSets,
     values: Sequence[exp.Expr],
     having: Sequence[exp.Expr],
     pending: Sequence[exp.Expr],
     lookup: Lookup,
     context: Context,
+    grouping: GroupingCalls,
 ) -> tuple[Node, list[exp.Expr], list[exp.Expr]]:
     def lifted(expression: exp.Expr, below: Node) -> tuple[exp.Expr, Node]:
         return lift(expression, below, lookup, context)
 
-    made = group(node, keys, [*values, *having], pending, context.names, lifted)
+    made = group(node, keys, [*values, *having], pending, context.names, lifted, grouping)
     above = made.expressions[len(values) :]
     below = filtered(made.node, [part for part in above if not has_query(part)])
     found = restrict(below, [part for part in above if has_query(part)], lookup, context)

@@ -104,28 +104,27 @@ def plan_aggregate_state(
     """Plans the maintenance of a result by aggregate state; None if its rows do not follow from such state.
 
     `few_row_sources` are sources with so few rows that the result of these and of the whole state may be computed in
-    full, which windows over groups and comparisons between groups need.
+    full, which windows over groups and comparisons between groups need. So does a key that is not proven to be unique,
+    such as `coalesce(region, 'all')`: all rows of the result are compared, so that two of one key are noticed.
 
     A sum of values of unknown type counts as exact. The caller checks the type of the computed state: it must be a
     whole number, or a decimal with fewer than 35 fractional digits.
     """
-    if not is_unique(tree, key):
-        return None
+    is_proven = is_unique(tree, key)
     found = (
         _followed(tree, groups, changed, types, filter_sources)
         for groups in _candidates(tree, changed, few_row_sources)
+        if is_proven or not groups.by_group
     )
     return next((plan for plan in found if plan is not None), None)
 
 
-def possible_aggregate_states(tree: Node, key: tuple[str, ...], types: Mapping[str, str]) -> Iterator[AggregateState]:
+def possible_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
     """All plans that maintain a result by aggregate state, whichever source changes.
 
     The state depends on the groups, not on the changed source.
     """
     found = pushed_down(tree)
-    if not is_unique(found, key):
-        return
     for node in walk(found):
         if isinstance(node, Aggregate | Distinct) and scans(node):
             some = frozenset({scans(node)[0].source})

@@ -98,10 +98,10 @@ def follow(context: Context, plan: AggregateState, register: Register, hold: Hol
 def plan_of(model: Model, upstreams: Upstreams, kept: str) -> AggregateState | None:
     """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
     try:
-        analysed, key = analysis(model, upstreams)
+        analysed, _ = analysis(model, upstreams)
     except NotMaintained:
         return None
-    plans = possible_aggregate_states(analysed.tree, key, analysed.types)
+    plans = possible_aggregate_states(analysed.tree, analysed.types)
     return next((plan for plan in plans if fingerprint(plan) == kept), None)
 
 

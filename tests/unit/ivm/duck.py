@@ -72,7 +72,8 @@ def fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Counter[tuple[Any, ...]]:
 
 def in_duckdb(sql: str) -> str:
     """A query of Spark's as DuckDB reads it."""
-    return sqlglot.parse_one(sql, dialect="spark").transform(_keep_outer).sql(dialect="duckdb")
+    found = sqlglot.parse_one(sql, dialect="spark").transform(_keep_outer).transform(_drop_empty_groups)
+    return found.sql(dialect="duckdb")
 
 
 def _keep_outer(node: exp.Expr) -> exp.Expr:
@@ -86,6 +87,21 @@ def _keep_outer(node: exp.Expr) -> exp.Expr:
         lateral.pop()
         node.append("joins", exp.Join(this=joined, side="LEFT", on=exp.true()))
     return node
+
+
+def _drop_empty_groups(node: exp.Expr) -> exp.Expr:
+    """Leaves out the grand total of no rows, which Spark does not have, and writes suffixes as DuckDB knows them."""
+    group = node.args.get("group") if isinstance(node, exp.Select) else None
+    if group is None or not group.find(exp.Rollup, exp.Cube, exp.GroupingSets):
+        return node
+    for suffix in (exp.Rollup, exp.Cube):
+        if group.args.get(suffix.key):
+            group.set(suffix.key, None)
+            group.set("expressions", [suffix(expressions=group.expressions)])
+    for call in [found for found in node.find_all(exp.GroupingId) if not found.expressions]:
+        call.set("expressions", list({part.sql(): part.copy() for part in group.find_all(exp.Column)}.values()))
+    there = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+    return node.having(there)
 
 
 def _table(name: TableName | str) -> exp.Table:

@@ -174,8 +174,14 @@ def _fields(kept: Kept) -> Sequence[tuple[str, str]]:
 
 
 def differing(con: duckdb.DuckDBPyConnection, kept: Kept) -> int:
-    """How many rows the kept result has and its query has not, and the other way round."""
-    more, less = f"(from {kept.table}) except all ({kept.sql})", f"({kept.sql}) except all (from {kept.table})"
+    """How many rows the kept result has and its query has not, and the other way round, last digits of floats apart."""
+    types = [row[1] for row in con.execute(f"describe {kept.table}").fetchall()]
+    named = [f"c{place}" for place in range(len(types))]
+    shown = [f"round({name}, 6)" if of == "DOUBLE" else name for name, of in zip(named, types, strict=True)]
+    now, wanted = (
+        f"(select {', '.join(shown)} from ({of}) as q({', '.join(named)}))" for of in (f"from {kept.table}", kept.sql)
+    )
+    more, less = f"{now} except all {wanted}", f"{wanted} except all {now}"
     return number(con, f"select count(*) from (({more}) union all ({less}))")
 
 

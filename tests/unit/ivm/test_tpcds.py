@@ -35,9 +35,7 @@ BATCHES = (
 """The tables that each batch changes, None for all."""
 
 REFUSED = {
-    **dict.fromkeys((5, 14, 18, 22, 67, 77, 80), "GROUPING_SETS"),
     **dict.fromkeys((6, 44, 54, 58), "SCALAR_SUBQUERY"),
-    **dict.fromkeys((70, 86), "UNSUPPORTED"),
     45: "SUBQUERY",
 }
 """Queries that are never followed, and why."""

@@ -37,6 +37,8 @@ FACTS = {
     "ivm/algebra/numbers.py: _MORE_IN_SUM": "Spark's types of sums",
     "ivm/algebra/numbers.py: _MOST_DIGITS": "the most digits of a decimal",
     "ivm/algebra/unique.py: _MOST": "a bound of the work of one analysis",
+    "ivm/frontend/grouping_sets.py: _MOST": "grouping sets of a query that is followed",
+    "ivm/frontend/grouping_sets.py: _MOST_KEYS": "bits of Spark's number of a grouping set",
     "ivm/frontend/scope.py: _MOST_COLUMNS": "a bound of the work of one analysis",
     "ivm/rewrite/semi_join_reducers.py: _MOST_LOOKS": "a bound of the work of one analysis",
     "ivm/algebra/refusal.py: MOST_TEXT": "the length of a text in a reason",

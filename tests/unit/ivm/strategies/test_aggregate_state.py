@@ -18,6 +18,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
+    Explode,
     Filter,
     Join,
     Node,
@@ -260,8 +261,30 @@ LOOKED_UP = Join("left", GROUPS, L, condition("`h.a` = `l.id`"))
 
 ENDS = calls("min(`h.b`)", "max(`h.b`)", "sum(`h.c`)", "max(`h.c`) filter (where `h.b` > 5)", "min(`h.b` + `h.c`)")
 
+NUMBERED = Explode(H, condition("explode(array(0, 1, 3))"), ("g",), False)
+ROLLUP = Aggregate(
+    Project(
+        NUMBERED,
+        (
+            ("g", column("g")),
+            ("x", condition("case when `g` in (0, 1) then `h.a` end")),
+            ("y", condition("case when `g` in (0) then `h.c` end")),
+            ("h.b", column("h.b")),
+        ),
+    ),
+    ("x", "y", "g"),
+    calls("count(*)", "sum(`h.b`)", "max(`h.b`)"),
+)
+
 TREES: dict[str, tuple[Node, Key]] = {
     "groups": (GROUPS, ("h.a",)),
+    "groups of a rollup": (ROLLUP, ("x", "y", "g")),
+    "groups of a rollup by a value that is not proven to be a key": (
+        Project(
+            Filter(ROLLUP, condition("`g` <> 0")), (("k", condition("coalesce(`x`, `g` * 7)")), ("s", column("c1")))
+        ),
+        ("k",),
+    ),
     "one group": (ONE_GROUP, ()),
     "one group under a condition": (Filter(ONE_GROUP, condition("`c1` > 5")), ()),
     "one group of values that are never null": (Aggregate(SOLID, (), calls("sum(`h.b`)")), ()),
@@ -423,8 +446,15 @@ def test_totals_can_be_told_without_knowing_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
-    assert [found.state for found in possible_aggregate_states(tree, ("l.b",), types(tree))] == [plan.state]
-    assert not list(possible_aggregate_states(grouped("first(`h.b`)"), ("h.a",), {}))
+    assert [found.state for found in possible_aggregate_states(tree, types(tree))] == [plan.state]
+    assert not list(possible_aggregate_states(grouped("first(`h.b`)"), {}))
+
+
+@pytest.mark.parametrize("key", [("h.a",), ("c0",)])
+def test_all_rows_are_compared_where_no_key_is_proven(key: Key) -> None:
+    plan = planned(HAVING, key, HEAP)
+    assert isinstance(plan, AggregateState)
+    assert plan.by_group == (key == ("h.a",))
 
 
 def grouped(call: str, child: Node = H) -> Node:
@@ -446,6 +476,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
     "a projection": (Project(GROUPS, (("k", column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
     "groups on the right": (Join("inner", L, GROUPS, condition("`h.a` = `l.id`")), ("h.a",)),
     "partners that did not change": (SemiJoin("semi", GROUPS, L, condition("`h.a` < `l.id`")), ("h.a",)),
+    "a union above": (UnionAll((GROUPS,), ("x", "u", "v", "w", "y", "z")), ("x",)),
     "several values counted": (grouped("count(`h.b`, `h.c`)"), ("h.a",)),
     "a union below": (Aggregate(UnionAll((H,), ("x", "y", "z")), ("x",), calls("sum(`z`)")), ("x",)),
     "a greatest value below": (
@@ -475,12 +506,10 @@ REFUSED: dict[str, tuple[Node, Key]] = {
     "added once each": (grouped("sum(distinct `h.b`)"), ("h.a",)),
     "an average of whole numbers": (grouped("avg(`h.b`)"), ("h.a",)),
     "the first": (grouped("first(`h.b`)"), ("h.a",)),
-    "no proven key": (GROUPS, ("c0",)),
     "groups that rows may lack": (Join("left", L, GROUPS, condition("`l.id` = `h.a`")), ("l.id",)),
     "a full join": (Join("full", GROUPS, L, condition("`h.a` = `l.id`")), ("h.a",)),
     "rows that changed beside one group": (Join("inner", ITSELF, ONE_GROUP, None), ("i.a", "i.b", "i.c")),
     "partners that changed": (SemiJoin("semi", GROUPS, HEAP.scan("i"), condition("`h.a` = `i.a`")), ("h.a",)),
-    "a union above": (UnionAll((GROUPS,), ("x", "v", "w", "y", "z")), ("x",)),
     "partners that ties decide on": (SemiJoin("semi", GROUPS, TIED, condition("`h.a` = `l.a`")), ("h.a",)),
     "a row number of ties below": (placed("row_number()", "h.a"), ("h.c",)),
     "a sum of the rows before ties": (RUNNING, ("h.c",)),
