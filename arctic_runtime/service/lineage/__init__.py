@@ -1,0 +1,1 @@
+"""Which tables and columns rows come from, for tools that collect that of many systems."""

@@ -1,0 +1,230 @@
+"""Which columns of its tables each column of a query comes from, and which ones decide what rows there are.
+
+The words are those of OpenLineage's facet of column lineage: a use is direct where a value comes from the column, and
+indirect where the column decides which value or which rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import exp
+from typing_extensions import assert_never
+
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Explode,
+    Filter,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    SpoolScan,
+    UnionAll,
+    Window,
+    columns,
+)
+from arctic_runtime.model.names import TableName
+
+Kind = Literal["IDENTITY", "TRANSFORMATION", "AGGREGATION", "JOIN", "GROUP_BY", "FILTER", "WINDOW", "CONDITIONAL"]
+
+_DIRECT: tuple[Kind, ...] = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
+"""Direct uses, where each hides the ones before it."""
+
+_HASHES = frozenset(
+    {"crc32", "hash", "mask", "md5", "md5digest", "sha", "sha1digest", "sha2", "sha2digest", "xxhash64"}
+)
+"""Functions whose result does not show what they are given."""
+
+
+@dataclass(frozen=True, order=True)
+class Origin:
+    """A column of a table that the query reads, directly or through views."""
+
+    table: TableName
+    column: str
+
+
+@dataclass(frozen=True, order=True)
+class Use:
+    """How a column is used; `is_masking` where its values can't be read from the result, as with a hash or a count."""
+
+    kind: Kind
+    is_masking: bool = False
+
+    @property
+    def is_direct(self) -> bool:
+        return self.kind in _DIRECT
+
+    def over(self, inner: Use) -> Use:
+        """The use of a column where this use is one of a value that came from it by `inner`."""
+        if not self.is_direct:
+            return self
+        if not inner.is_direct:
+            return inner
+        kind = max(self.kind, inner.kind, key=_DIRECT.index)
+        return Use(kind, self.is_masking or inner.is_masking)
+
+
+_OF_ONE_ROW = (exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue)
+"""Window functions whose result is a value of one row; sqlglot counts them among aggregates."""
+
+Uses = Mapping[Origin, frozenset[Use]]
+
+
+@dataclass(frozen=True)
+class ColumnLineage:
+    """The uses that make each column of a result, and those that decide which rows it has."""
+
+    columns: Mapping[str, Uses]
+    rows: Uses
+
+
+def column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> ColumnLineage:
+    """The lineage of an analysed query, whose `outputs` are names of columns and the tree's columns.
+
+    Other values in a column that is no origin change nothing in the result. Columns whose names Spark makes up are left
+    out.
+    """
+    found = _lineage(tree)
+    return ColumnLineage({name: found.columns[made] for name, made in outputs if name}, found.rows)
+
+
+_Found = ColumnLineage
+"""The lineage of a node, by the names of the tree."""
+
+_AS_IT_IS = Use("IDENTITY")
+
+
+def _lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
+    match node:
+        case Scan(source=source, fields=fields):
+            made = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
+            return _Found({name: made.get(name, {}) for name in columns(node)}, {})
+        case SpoolScan(names=names):
+            return _Found({name: {} for name in names}, {})
+        case OneRow():
+            return _Found({}, {})
+        case Project(child=child, expressions=expressions):
+            below = _lineage(child)
+            return _Found({name: _made(below, value) for name, value in expressions}, below.rows)
+        case Filter(child=child, condition=condition):
+            below = _lineage(child)
+            return _deciding(below, "FILTER", _made(below, condition))
+        case Join(left=left, right=right, on=on):
+            both = _side_by_side(_lineage(left), _lineage(right))
+            return both if on is None else _deciding(both, "JOIN", _made(both, on))
+        case SemiJoin(left=left, right=right, on=on):
+            both = _side_by_side(_lineage(left), _lineage(right))
+            kept = _Found({name: both.columns[name] for name in columns(left)}, both.rows)
+            return kept if on is None else _deciding(kept, "JOIN", _made(both, on))
+        case Aggregate(child=child, keys=keys, aggregates=aggregates):
+            below = _lineage(child)
+            made = {name: _made(below, value) for name, value in aggregates}
+            groups = {key: below.columns[key] for key in keys}
+            return _deciding(_Found({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
+        case Window(child=child, expressions=expressions):
+            below = _lineage(child)
+            windows = {name: _made(below, value) for name, value in expressions}
+            return _Found({**below.columns, **windows}, below.rows)
+        case Explode(child=child, generator=generator, names=names):
+            below = _lineage(child)
+            made = _made(below, generator)
+            return _deciding(_Found({**below.columns, **dict.fromkeys(names, made)}, below.rows), "JOIN", made)
+        case Distinct(child=child):
+            below = _lineage(child)
+            return _deciding(below, "GROUP_BY", *below.columns.values())
+        case UnionAll(inputs=inputs, names=names):
+            parts = [_positional(part, names) for part in inputs]
+            together = {name: _merged(part.columns[name] for part in parts) for name in names}
+            return _Found(together, _merged(part.rows for part in parts))
+        case SetOperation(left=left, right=right, names=names):
+            kept, other = (_positional(part, names) for part in (left, right))
+            found = _Found(kept.columns, _merged((kept.rows, other.rows)))
+            return _deciding(found, "FILTER", *kept.columns.values(), *other.columns.values())
+        case _:
+            assert_never(node)
+
+
+def _positional(node: Node, names: tuple[str, ...]) -> _Found:
+    """The lineage of a query whose columns get these names."""
+    found = _lineage(node)
+    return _Found(
+        {name: found.columns[of] for name, of in zip(names, columns(node), strict=True)},
+        found.rows,
+    )
+
+
+def _side_by_side(left: _Found, right: _Found) -> _Found:
+    return _Found({**left.columns, **right.columns}, _merged((left.rows, right.rows)))
+
+
+def _deciding(found: _Found, kind: Kind, *decided_by: Uses) -> _Found:
+    """The same columns, where these uses decide which rows there are."""
+    decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
+    return replace(found, rows=_merged((found.rows, decides)))
+
+
+def _merged(parts: Iterable[Uses]) -> Uses:
+    found: dict[Origin, frozenset[Use]] = {}
+    for part in parts:
+        for origin, uses in part.items():
+            found[origin] = found.get(origin, frozenset()) | uses
+    return found
+
+
+def _made(below: _Found, expression: exp.Expr) -> Uses:
+    """The uses that make an expression over the columns below."""
+    found: dict[Origin, frozenset[Use]] = {}
+    for name, use in _read(expression):
+        for origin, uses in below.columns[name].items():
+            found[origin] = found.get(origin, frozenset()) | {use.over(inner) for inner in uses}
+    return found
+
+
+def _read(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
+    """The columns that an expression reads, and how."""
+    waiting = [(expression, _AS_IT_IS)]
+    while waiting:
+        part, use = waiting.pop()
+        if isinstance(part, exp.Column):
+            yield part.name, use
+        else:
+            waiting += [(below, use.over(inner)) for below, inner in _parts(part)]
+
+
+def _parts(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
+    """The arguments of an operator, and how it uses them."""
+    own = _use_by(part)
+    for name, held in part.args.items():
+        kind = _INDIRECT.get((type(part), name))
+        for below in held if isinstance(held, list) else [held]:
+            if isinstance(below, exp.Expr):
+                yield below, own if kind is None else Use(kind)
+
+
+_INDIRECT: Mapping[tuple[type[exp.Expr], str], Kind] = {
+    (exp.Case, "this"): "CONDITIONAL",
+    (exp.If, "this"): "CONDITIONAL",
+    (exp.Nvl2, "this"): "CONDITIONAL",
+    (exp.Filter, "expression"): "FILTER",
+    (exp.Window, "partition_by"): "WINDOW",
+    (exp.Window, "order"): "WINDOW",
+    (exp.Window, "spec"): "WINDOW",
+}
+"""Arguments that decide what the result is, and are no part of it."""
+
+
+def _use_by(part: exp.Expr) -> Use:
+    if isinstance(part, exp.Paren | exp.Alias | exp.Window | exp.Filter):
+        return _AS_IT_IS
+    if isinstance(part, exp.AggFunc) and not isinstance(part, _OF_ONE_ROW):
+        return Use("AGGREGATION", isinstance(part, exp.Count | exp.CountIf | exp.ApproxDistinct))
+    name = part.name if isinstance(part, exp.Anonymous) else part.key
+    return Use("TRANSFORMATION", name.lower() in _HASHES)
