@@ -252,6 +252,11 @@ def masked(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: _MASK if _SECRET_KEY.search(key) else _masked_value(value) for key, value in properties.items()}
 
 
+def masked_text(text: str) -> str:
+    """A text for people, such as an error, without what looks like a password or a token in it."""
+    return _masked_value(text)
+
+
 def fixed(settings: Mapping[str, str]) -> dict[str, str]:
     """What can't be changed once Spark runs."""
     return {

@@ -427,6 +427,20 @@ class UpkeepThresholds:
 
 
 @dataclass(frozen=True)
+class LineageThresholds:
+    """Sending lineage."""
+
+    queued_reports: int = 1000
+    """Refreshes whose lineage waits to be sent; where that many wait, that of later ones is left out."""
+
+    observed_seconds: float = 300.0
+    """How long the tables and columns that a model reads count as known, unless its query changes."""
+
+    close_seconds: float = 5.0
+    """How long the end of the service waits for lineage that is not sent yet."""
+
+
+@dataclass(frozen=True)
 class EngineThresholds:
     """Starting, reaching and stopping Spark."""
 
@@ -580,6 +594,7 @@ class Thresholds:
     reports: ReportThresholds = ReportThresholds()
     ingest: IngestThresholds = IngestThresholds()
     service: ServiceThresholds = ServiceThresholds()
+    lineage: LineageThresholds = LineageThresholds()
     upkeep: UpkeepThresholds = UpkeepThresholds()
     engine: EngineThresholds = EngineThresholds()
     debezium: DebeziumThresholds = DebeziumThresholds()

@@ -105,8 +105,8 @@ _AS_IT_IS = Use("IDENTITY")
 def _lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
     match node:
         case Scan(source=source, fields=fields):
-            made = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
-            return _Found({name: made.get(name, {}) for name in columns(node)}, {})
+            own: dict[str, Uses] = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
+            return _Found({name: own.get(name, {}) for name in columns(node)}, {})
         case SpoolScan(names=names):
             return _Found({name: {} for name in names}, {})
         case OneRow():
@@ -135,8 +135,8 @@ def _lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
             return _Found({**below.columns, **windows}, below.rows)
         case Explode(child=child, generator=generator, names=names):
             below = _lineage(child)
-            made = _made(below, generator)
-            return _deciding(_Found({**below.columns, **dict.fromkeys(names, made)}, below.rows), "JOIN", made)
+            rows = _made(below, generator)
+            return _deciding(_Found({**below.columns, **dict.fromkeys(names, rows)}, below.rows), "JOIN", rows)
         case Distinct(child=child):
             below = _lineage(child)
             return _deciding(below, "GROUP_BY", *below.columns.values())

@@ -1,0 +1,60 @@
+"""Names of tables in OpenLineage: by where their files are, and by the catalog that knows them.
+
+As OpenLineage's integration of Spark names Iceberg tables, so that the same table has the same name from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from arctic_runtime.model.names import TableName
+
+_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+"""Schemes of Hadoop's clients, and the one that names the store."""
+
+
+@dataclass(frozen=True)
+class DatasetName:
+    """A name in OpenLineage; the namespace tells which store or catalog it belongs to."""
+
+    namespace: str
+    name: str
+
+
+def by_location(location: str) -> DatasetName:
+    """The name of what is stored at a location, such as `s3://bucket/warehouse/ods/orders`."""
+    found = urlsplit(location)
+    if found.scheme in ("", "file"):
+        return DatasetName("file", "/" + found.path.strip("/"))
+    scheme = _SCHEMES.get(found.scheme, found.scheme)
+    return DatasetName(f"{scheme}://{found.netloc}", found.path.strip("/") or "/")
+
+
+def by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
+    """The name of a table in a catalog with these properties, without what may be secret in them."""
+    return DatasetName(_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
+
+
+def _catalog_namespace(properties: Mapping[str, str]) -> str:
+    warehouse, uri = properties.get("warehouse", ""), properties.get("uri", "")
+    match properties.get("type", ""):
+        case "rest" | "nessie":
+            return _without_user(uri)
+        case "hive":
+            return f"hive://{urlsplit(uri).netloc.rpartition('@')[2]}"
+        case _ if warehouse:
+            found = by_location(warehouse)
+            return f"{found.namespace}:{found.name}" if found.namespace == "file" else _joined(found)
+        case _:
+            return ""
+
+
+def _joined(name: DatasetName) -> str:
+    return name.namespace if name.name == "/" else f"{name.namespace}/{name.name}"
+
+
+def _without_user(uri: str) -> str:
+    found = urlsplit(uri)
+    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path.rstrip('/')}"
