@@ -441,6 +441,38 @@ class LineageThresholds:
 
 
 @dataclass(frozen=True)
+class HttpThresholds:
+    """Serving HTTP."""
+
+    heartbeat_seconds: float = 15.0
+    """The time after which a stream without events says that it is alive."""
+
+    event_wait_seconds: float = 0.5
+    """How long the thread that waits for events waits before it looks whether it is to end."""
+
+    encoded_events: int = 4096
+    """Events whose text is kept for the next stream."""
+
+    state_seconds: float = 5.0
+    """How long the text of all tables is used without an event, since ages of some figures go on."""
+
+    compressed_bytes: int = 1024
+    """From this length on an answer is compressed."""
+
+    compression_level: int = 3
+    """Of gzip: higher ones take longer than they save."""
+
+    start_seconds: float = 10.0
+    """How long a server may take to answer at first."""
+
+    stop_seconds: int = 5
+    """How long requests under way may take when the server ends."""
+
+    waiting_connections: int = 1024
+    """Connections that wait to be accepted."""
+
+
+@dataclass(frozen=True)
 class EngineThresholds:
     """Starting, reaching and stopping Spark."""
 
@@ -596,6 +628,7 @@ class Thresholds:
     service: ServiceThresholds = ServiceThresholds()
     lineage: LineageThresholds = LineageThresholds()
     upkeep: UpkeepThresholds = UpkeepThresholds()
+    http: HttpThresholds = HttpThresholds()
     engine: EngineThresholds = EngineThresholds()
     debezium: DebeziumThresholds = DebeziumThresholds()
     transports: TransportThresholds = TransportThresholds()

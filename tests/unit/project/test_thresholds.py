@@ -50,6 +50,7 @@ FACTS = {
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
     "plan/config_readers.py: _SMALLEST_FILE": "a bound of a key that users set",
     "plan/fingerprint.py: RULES": "a version that fingerprints keep",
+    "service/http/settings.py: SHORTEST_TOKEN": "a bound of a setting of users",
     "service/metrics_declared.py: SECONDS_BUCKETS": "the bounds of histograms, which queries of users name",
     "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
     "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",

@@ -1,0 +1,19 @@
+"""HTTP of a live service: what it shows and what it can be asked, for programs and for the page.
+
+Importing it raises ConfigError without the extra `serve`.
+"""
+
+from __future__ import annotations
+
+from arctic_runtime.errors import ConfigError
+
+try:
+    import fastapi
+    import uvicorn
+except ImportError as error:
+    raise ConfigError(
+        f"Serving HTTP needs FastAPI and uvicorn; `import {error.name}` failed.\n"
+        "  what to do: pip install 'dbt-arctic[serve]'"
+    ) from error
+
+__all__ = ["fastapi", "uvicorn"]

@@ -1,0 +1,123 @@
+"""The application: routes, their description, and the guard in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.http.feed import EventFeed
+from arctic_runtime.service.http.guard import OPEN_PATHS, Guard
+from arctic_runtime.service.http.operation_routes import operation_routes
+from arctic_runtime.service.http.page_files import page_paths, serve_page
+from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, add_problems
+from arctic_runtime.service.http.routes import service_routes
+from arctic_runtime.service.http.schema import component, schemas_of
+from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.live import Job, LiveService, ServiceState, TableOverview, Upkeep
+from arctic_runtime.thresholds import SHIPPED, HttpThresholds
+
+SHOWN = (Answer, Job, ServiceState, TableOverview, Upkeep)
+
+ReadMetrics = Callable[[str], tuple[bytes, str]]
+"""The metrics of a service in a format that an Accept header names, and their content type."""
+
+
+def application(
+    service: LiveService,
+    settings: HttpSettings,
+    metrics: ReadMetrics | None = None,
+    thresholds: HttpThresholds = SHIPPED.http,
+) -> FastAPI:
+    """The HTTP interface and the page of a service, with every rule of `settings` in force."""
+    feed = EventFeed(service.events, thresholds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        feed.open()
+        yield
+        feed.close()
+
+    app = FastAPI(
+        title="dbt-arctic",
+        version=service.state().version,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.feed = feed
+    app.include_router(service_routes(service, feed, settings, thresholds))
+    app.include_router(operation_routes(service))
+    _add_health(app, service)
+    if metrics is not None:
+        _add_metrics(app, metrics)
+    files = page_paths()
+    app.router.routes.extend(Route(path, serve_page) for path in files)
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    add_problems(app)
+    public = {*OPEN_PATHS, *files}
+    app.add_middleware(Guard, settings=settings, is_public=public.__contains__)
+    return app
+
+
+def _add_health(app: FastAPI, service: LiveService) -> None:
+    async def health() -> Response:
+        return PlainTextResponse("alive")
+
+    async def ready() -> Response:
+        state = service.state()
+        is_ready = state.role != "ending" and not state.errors
+        return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)
+
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    for path, endpoint, summary in (
+        ("/health", health, "Whether the process is alive"),
+        ("/ready", ready, "Whether all parts of the service work"),
+    ):
+        responses: dict[int | str, dict[str, Any]] = {200: {"description": summary, **text}}
+        if path == "/ready":
+            responses[503] = {"description": "A part does not work, or the service ends", **text}
+        app.add_api_route(path, endpoint, summary=summary, response_class=Response, responses=responses)
+
+
+def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
+    async def read(request: Request) -> Response:
+        text, kind = await run_in_threadpool(metrics, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": kind})
+
+    content = {"text/plain": {"schema": {"type": "string"}}}
+    app.add_api_route(
+        "/metrics",
+        read,
+        summary="What Prometheus reads",
+        response_class=Response,
+        responses={200: {"description": "Metrics", "content": content}},
+    )
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The description of the interface, made once."""
+    if app.openapi_schema is None:
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        schemas = found.setdefault("components", {}).setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        schemas |= {**schemas_of(SHOWN), "Problem": PROBLEM_SCHEMA}
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"token": []}]
+        refused = {"description": "An error", "content": {PROBLEM_TYPE: {"schema": component("Problem")}}}
+        for methods in found["paths"].values():
+            for described in methods.values():
+                described["responses"].pop("422", None)
+                described["responses"]["default"] = refused
+        app.openapi_schema = found
+    return app.openapi_schema

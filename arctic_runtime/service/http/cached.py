@@ -1,0 +1,93 @@
+"""Representations that many clients ask for: encoded once for each state, and compressed once."""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.http.encoding import encoded
+from arctic_runtime.service.live import TableOverview
+from arctic_runtime.thresholds import HttpThresholds
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A body with its compressed form, which is empty where that doesn't pay, and the tag of this state."""
+
+    body: bytes
+    compressed: bytes
+    tag: str
+
+
+def answer(request: Request, found: Bytes, media_type: str = "application/json", cache: str = "no-cache") -> Response:
+    """The body as the client can read it, or that it is the one that the client has."""
+    headers = {"etag": found.tag, "cache-control": cache, "vary": "accept-encoding, authorization"}
+    known = request.headers.get("if-none-match", "")
+    if known and found.tag in (of.strip().removeprefix("W/") for of in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    body = found.body
+    if found.compressed and "gzip" in request.headers.get("accept-encoding", ""):
+        body = found.compressed
+        headers["content-encoding"] = "gzip"
+    return Response(body, 200, headers, media_type)
+
+
+class Cached:
+    """A body that `build` makes anew where events have come since, or some seconds have passed.
+
+    `build` gets the number of the newest event, which the state that it reads has.
+    """
+
+    def __init__(self, events: EventLog, build: Callable[[int], bytes], thresholds: HttpThresholds) -> None:
+        self._events = events
+        self._build = build
+        self._thresholds = thresholds
+        self._lock = threading.Lock()
+        self._found = Bytes(b"", b"", "")
+        self._number = -1
+        self._until = 0.0
+
+    def get(self) -> Bytes:
+        """The body of the state that holds now."""
+        with self._lock:
+            number = self._events.last
+            if number != self._number or time.monotonic() >= self._until:
+                body = self._build(number)
+                if body != self._found.body:
+                    self._found = Bytes(body, self._compressed(body), f'"{secrets.token_hex(8)}"')
+                self._number = number
+                self._until = time.monotonic() + self._thresholds.state_seconds
+            return self._found
+
+    def _compressed(self, body: bytes) -> bytes:
+        if len(body) < self._thresholds.compressed_bytes:
+            return b""
+        return gzip.compress(body, self._thresholds.compression_level, mtime=0)
+
+
+class TableTexts:
+    """JSON of overviews; one that has not changed is not encoded again."""
+
+    def __init__(self) -> None:
+        self._known: dict[TableName, tuple[TableOverview, bytes]] = {}
+
+    def joined(self, tables: Sequence[TableOverview]) -> bytes:
+        """All of them as a JSON array."""
+        known = self._known
+        self._known = {of.table: self._text(of, known) for of in tables}
+        return b"[" + b",".join(text for _, text in self._known.values()) + b"]"
+
+    def _text(
+        self, of: TableOverview, known: dict[TableName, tuple[TableOverview, bytes]]
+    ) -> tuple[TableOverview, bytes]:
+        found = known.get(of.table)
+        return found if found is not None and found[0] is of else (of, encoded(of))

@@ -1,0 +1,206 @@
+"""Who may ask for what: each request passes here before anything else looks at it."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from arctic_runtime.service.http.problems import problem, unexpected
+from arctic_runtime.service.http.settings import HttpSettings
+
+EVENTS_PATH = "/api/events"
+OPEN_PATHS = ("/health", "/ready")
+"""What programs that start and watch services ask without a token; the answers say a single word."""
+
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "worker-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+_HEADERS = tuple(
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": POLICY,
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+    }.items()
+)
+
+Check = Callable[[HttpSettings, Scope, Headers], Response | None]
+"""Looks at the first lines of a request; the response says why it is refused."""
+
+
+class Guard:
+    """Refuses requests that break a rule, limits the others in size and time, and adds the headers of security.
+
+    `is_public` tells of a path whether it can be read without a token: the files of the page, which are the same for
+    everybody.
+    """
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings, is_public: Callable[[str], bool]) -> None:
+        self._app = app
+        self._settings = settings
+        self._checks: tuple[Check, ...] = (
+            _check_host,
+            _check_origin,
+            lambda settings, scope, headers: None if is_public(scope["path"]) else _check_token(settings, headers),
+            _check_content,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._guarded(scope, receive, _Sender(send))
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+        headers = Headers(scope=scope)
+        for check in self._checks:
+            if (refused := check(self._settings, scope, headers)) is not None:
+                await refused(scope, receive, send)
+                return
+        limit = None if scope["path"] == EVENTS_PATH else self._settings.request_seconds
+        started = time.monotonic()
+        with anyio.move_on_after(limit) as time_limit:
+            await self._answered(scope, receive, send)
+        if time_limit.cancelled_caught and not send.has_started:
+            seconds = time.monotonic() - started
+            detail = f"The request was given up after {seconds:.0f} seconds.\n  what to do: try again later"
+            await problem(504, detail)(scope, receive, send)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+        try:
+            if scope["method"] not in SAFE_METHODS:
+                receive = await _whole_body(receive, self._settings.body_bytes)
+            await self._app(scope, receive, send)
+        except _TooLarge:
+            await _too_large(self._settings)(scope, receive, send)
+        except Exception as error:
+            answer = unexpected(error)
+            if not send.has_started:
+                await answer(scope, receive, send)
+
+
+class _Sender:
+    """Sends a response with the headers of security, and knows whether one has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            message = {**message, "headers": [*message["headers"], *_HEADERS]}
+        await self._send(message)
+
+
+class _TooLarge(Exception):
+    """The body of a request is longer than allowed."""
+
+
+async def _whole_body(receive: Receive, most_bytes: int) -> Receive:
+    """Reads the body, and returns what gives it once more; raises _TooLarge."""
+    body, has_more = bytearray(), True
+    while has_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return receive
+        body += message.get("body", b"")
+        has_more = message.get("more_body", False)
+        if len(body) > most_bytes:
+            raise _TooLarge
+    messages: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
+def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
+    """Refuses foreign names: a page elsewhere could let its own name resolve to this machine."""
+    host = _without_port(headers.get("host", ""))
+    if host and settings.allows_host(host):
+        return None
+    return problem(
+        421,
+        f"This service is not known as {host!r}.\n"
+        "  expected: localhost, the address it is served on, or a name in its `allowed_hosts`\n"
+        "  what to do: call it by such a name, or allow this one",
+    )
+
+
+def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
+    """Refuses changes that a page of somebody else asks for."""
+    if scope["method"] in SAFE_METHODS:
+        return None
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    is_own = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    if is_own and site in (None, "same-origin", "none"):
+        return None
+    return problem(
+        403,
+        f"A page of {origin or site} may change nothing here.\n"
+        "  what to do: use the page that this service has, or a program outside of browsers",
+    )
+
+
+def _check_token(settings: HttpSettings, headers: Headers) -> Response | None:
+    if not settings.token:
+        return None
+    scheme, _, shown = headers.get("authorization", "").partition(" ")
+    is_same = hmac.compare_digest(shown.strip().encode(), settings.token.encode())
+    if is_same and scheme.lower() == "bearer":
+        return None
+    detail = "This needs the token of the service.\n  what to do: send the header `Authorization: Bearer TOKEN`"
+    return problem(401, detail, headers={"www-authenticate": "Bearer"})
+
+
+def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
+    if scope["method"] in SAFE_METHODS:
+        return None
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > settings.body_bytes:
+        return _too_large(settings)
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] == "DELETE" or kind == "application/json":
+        return None
+    return problem(
+        415, f"The body must be JSON; its content type is {kind or 'missing'}.\n  expected: application/json"
+    )
+
+
+def _too_large(settings: HttpSettings) -> Response:
+    return problem(413, f"The body has more than {settings.body_bytes:,} bytes, which is the limit.")
+
+
+def _without_port(host: str) -> str:
+    """The name or address in a Host header; empty where it can't be one."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,230 @@
+"""Routes of operations, made from their registry: to ask, to plan and to start them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.operation import Argument, JsonType, Operation
+from arctic_runtime.operations.registry import OPERATIONS
+from arctic_runtime.service.http.encoding import encoded
+from arctic_runtime.service.http.schema import component, list_of, record
+from arctic_runtime.service.live import LiveService
+
+TABLES_HELP: Mapping[str, str] = {
+    "one": "the table; catalog and schema can be left out where it is the only one of its name",
+    "any": "the tables; all where none is given",
+    "named_or_all": "the tables; none where the argument `all` is set",
+}
+
+OPERATION_SCHEMA = record(
+    name={"type": "string"},
+    description={"type": "string"},
+    tables={"type": "string", "enum": list(TABLES_HELP)},
+    changes={"type": "boolean"},
+    needs_confirmation={"type": "boolean"},
+    has_plan={"type": "boolean"},
+    is_answered_at_once={"type": "boolean"},
+    arguments=list_of(
+        record(
+            name={"type": "string"},
+            description={"type": "string"},
+            type={"type": "string"},
+            default={},
+            is_required={"type": "boolean"},
+            choices=list_of({"type": "string"}),
+        )
+    ),
+)
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def _flag(value: Any) -> Any:
+    """True or false as a query writes it."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
+_IN_BODY: Mapping[JsonType, Any] = {
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "array": list[str],
+    "object": dict[str, str],
+}
+_IN_QUERY: Mapping[JsonType, Any] = {**_IN_BODY, "boolean": Annotated[bool, BeforeValidator(_flag)]}
+
+
+def operation_routes(service: LiveService) -> APIRouter:
+    """GET for what is answered at once and changes nothing, and for plans; POST for what becomes a job."""
+    router = APIRouter(prefix="/api/operations", tags=["operations"])
+    texts = encoded([_described(operation) for operation in OPERATIONS])
+
+    async def operations() -> Response:
+        return Response(texts, media_type="application/json")
+
+    router.add_api_route(
+        "",
+        operations,
+        methods=["GET"],
+        summary="All operations with their arguments",
+        response_class=Response,
+        responses=_answered("Operations", list_of(OPERATION_SCHEMA)),
+    )
+    for operation in OPERATIONS:
+        if _is_answered_at_once(operation):
+            _add_question(router, f"/{operation.name}", operation, _question(service, operation, plan=False))
+        else:
+            _add_start(router, operation, _start(service, operation))
+        if operation.plan is not None:
+            path = f"/{operation.name}/plan"
+            _add_question(router, path, operation, _question(service, operation, plan=True), "What this would do: ")
+    return router
+
+
+def _is_answered_at_once(operation: Operation) -> bool:
+    return not operation.needs_spark and not operation.changes
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    return {
+        "name": operation.name,
+        "description": operation.description,
+        "tables": operation.tables,
+        "changes": operation.changes,
+        "needs_confirmation": operation.needs_confirmation,
+        "has_plan": operation.plan is not None,
+        "is_answered_at_once": _is_answered_at_once(operation),
+        "arguments": [
+            {
+                "name": argument.name,
+                "description": argument.help,
+                "type": argument.json_type,
+                "default": argument.default,
+                "is_required": argument.is_required,
+                "choices": argument.choices,
+            }
+            for argument in operation.arguments
+        ],
+    }
+
+
+# Questions
+
+
+def _question(service: LiveService, operation: Operation, plan: bool) -> Callable[..., Awaitable[Response]]:
+    async def ask(query: BaseModel) -> Response:
+        given = query.model_dump(exclude_unset=True)
+        tables: list[str] = given.pop("table", [])
+        answer = await run_in_threadpool(service.ask, operation, tables, given, plan)
+        return Response(await run_in_threadpool(encoded, answer), media_type="application/json")
+
+    ask.__annotations__["query"] = Annotated[_query_model(operation), Query()]
+    return ask
+
+
+def _add_question(
+    router: APIRouter,
+    path: str,
+    operation: Operation,
+    ask: Callable[..., Awaitable[Response]],
+    before: str = "",
+) -> None:
+    router.add_api_route(
+        path,
+        ask,
+        methods=["GET"],
+        summary=f"{before}{operation.description}",
+        operation_id=path.strip("/").replace("/", "_"),
+        response_class=Response,
+        responses=_answered("The answer", component("Answer")),
+    )
+
+
+def _query_model(operation: Operation) -> type[BaseModel]:
+    tables: tuple[Any, Any] = (list[str], Field(description=TABLES_HELP[operation.tables], **_count(operation)))
+    arguments = _fields(operation.arguments, _IN_QUERY)
+    config = ConfigDict(extra="forbid")
+    return _model(f"{operation.name}_query", config, {"table": tables, **arguments})
+
+
+# Jobs
+
+
+def _start(service: LiveService, operation: Operation) -> Callable[..., Awaitable[Response]]:
+    async def start(body: BaseModel) -> Response:
+        given = body.model_dump(exclude_unset=True)
+        if operation.needs_confirmation and not given.get("confirm"):
+            raise ConfigError(
+                f"{operation.name} must be confirmed: {operation.description}.\n"
+                f"  what to do: see what it would do by /api/operations/{operation.name}/plan, "
+                "then send it with `confirm` true"
+            )
+        tables, arguments = given.get("tables", []), given.get("arguments", {})
+        operation.read(arguments)
+        job = await run_in_threadpool(service.submit, operation, tables, arguments)
+        return Response(encoded(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
+
+    start.__annotations__["body"] = Annotated[_body_model(operation), Body()]
+    return start
+
+
+def _add_start(router: APIRouter, operation: Operation, start: Callable[..., Awaitable[Response]]) -> None:
+    router.add_api_route(
+        f"/{operation.name}",
+        start,
+        methods=["POST"],
+        status_code=202,
+        summary=operation.description,
+        operation_id=operation.name,
+        response_class=Response,
+        responses=_answered("The job that does it", component("Job"), 202),
+    )
+
+
+def _body_model(operation: Operation) -> type[BaseModel]:
+    tables: tuple[Any, Any] = (list[str], Field(description=TABLES_HELP[operation.tables], **_count(operation)))
+    fields: dict[str, tuple[Any, Any]] = {"tables": tables}
+    if operation.arguments:
+        arguments = _model(f"{operation.name}_arguments", _STRICT, _fields(operation.arguments, _IN_BODY))
+        is_required = any(argument.is_required for argument in operation.arguments)
+        fields["arguments"] = (arguments, ...) if is_required else (arguments, Field(default_factory=arguments))
+    if operation.needs_confirmation:
+        fields["confirm"] = (bool, Field(False, description="must be true, for it can't be undone"))
+    return _model(f"{operation.name}_request", _STRICT, fields)
+
+
+def _model(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
+    definitions: Any = fields
+    made: type[BaseModel] = create_model(name, __config__=config, **definitions)
+    return made
+
+
+def _count(operation: Operation) -> dict[str, Any]:
+    if operation.tables == "one":
+        return {"min_length": 1, "max_length": 1}
+    return {"default_factory": list}
+
+
+def _fields(arguments: Sequence[Argument], types: Mapping[JsonType, Any]) -> dict[str, tuple[Any, Any]]:
+    return {argument.name: _field(argument, types) for argument in arguments}
+
+
+def _field(argument: Argument, types: Mapping[JsonType, Any]) -> tuple[Any, Any]:
+    written = Literal[argument.choices] if argument.choices else types[argument.json_type]
+    if argument.is_required:
+        return written, Field(description=argument.help)
+    default = argument.default
+    if default is None:
+        return written | None, Field(None, description=argument.help)
+    return written, Field(default, description=argument.help)
+
+
+def _answered(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
+    return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,47 @@
+"""The files of the page, kept in memory: they come with the package, and are the same for everybody."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from arctic_runtime.service import page
+from arctic_runtime.service.http.cached import Bytes, answer
+
+FOLDER = Path(page.__file__).parent
+
+_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".json": "application/json",
+}
+
+
+@cache
+def page_paths() -> Mapping[str, Path]:
+    """The files by the paths under which they are served; `/` is the page."""
+    files = {
+        f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
+    }
+    return {"/": FOLDER / "index.html", **files}
+
+
+@cache
+def _bytes(file: Path) -> Bytes:
+    body = file.read_bytes()
+    return Bytes(body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+
+
+async def serve_page(request: Request) -> Response:
+    """A file of the page; the route leads here only for paths that there are."""
+    file = page_paths()[request.url.path]
+    return answer(request, _bytes(file), _TYPES[file.suffix])

@@ -1,0 +1,120 @@
+"""HTTP in a thread of this process."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from contextlib import closing
+
+import uvicorn
+from typing_extensions import Self
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.service.http.application import ReadMetrics, application
+from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.live import LiveService
+from arctic_runtime.thresholds import SHIPPED, HttpThresholds
+
+
+class HttpServer:
+    """Serves a service from `start` to `stop`, in a thread of its own."""
+
+    def __init__(
+        self,
+        service: LiveService,
+        settings: HttpSettings,
+        metrics: ReadMetrics | None = None,
+        thresholds: HttpThresholds = SHIPPED.http,
+    ) -> None:
+        self._settings = settings
+        self._thresholds = thresholds
+        self._app = application(service, settings, metrics, thresholds)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self._port = settings.port
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the page is; the port is the real one when it has started."""
+        scheme = "https" if self._settings.has_tls else "http"
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"{scheme}://{host}:{self._port}"
+
+    def start(self) -> None:
+        """Begins to serve; raises ConfigError where the address or the certificate can't be used."""
+        bound = self._bind()
+        self._port = bound.getsockname()[1]
+        try:
+            self._server = uvicorn.Server(self._config())
+        except (OSError, ssl.SSLError) as error:
+            bound.close()
+            raise ConfigError(
+                f"the certificate {self._settings.certificate_file} and the key {self._settings.key_file} can't be "
+                f"used: {error}.\n  expected: two files in PEM format that belong together"
+            ) from error
+        self._thread = threading.Thread(target=self._run, args=(self._server, bound), name="http", daemon=True)
+        self._thread.start()
+        self._server_started(self._server, self._thread)
+
+    def stop(self) -> None:
+        """Ends streams, lets other requests end, and then the server."""
+        if self._server is None or self._thread is None:
+            return
+        self._app.state.feed.close()
+        self._server.should_exit = True
+        self._thread.join()
+        self._server = self._thread = None
+
+    def _bind(self) -> socket.socket:
+        settings = self._settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((settings.host, settings.port))
+            bound.listen(self._thresholds.waiting_connections)
+        except OSError as error:
+            bound.close()
+            raise ConfigError(
+                f"HTTP can't be served on {settings.host}:{settings.port}: {error.strerror}.\n"
+                "  what to do: choose another port or address, or end the program that has it"
+            ) from error
+        return bound
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self._app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            ssl_certfile=self._settings.certificate_file or None,
+            ssl_keyfile=self._settings.key_file or None,
+            timeout_graceful_shutdown=self._thresholds.stop_seconds,
+        )
+        config.load()
+        return config
+
+    @staticmethod
+    def _run(server: uvicorn.Server, bound: socket.socket) -> None:
+        with closing(bound):
+            server.run(sockets=[bound])
+
+    def _server_started(self, server: uvicorn.Server, thread: threading.Thread) -> None:
+        """Waits until requests are answered."""
+        waiting, left = threading.Event(), self._thresholds.start_seconds
+        while not server.started and thread.is_alive() and left > 0:
+            waiting.wait(0.01)
+            left -= 0.01
+        if not server.started:
+            raise ConfigError(f"HTTP on {self.url} did not start; see the log for why")

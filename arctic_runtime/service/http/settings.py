@@ -1,0 +1,96 @@
+"""Where HTTP is served, and to whom."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from arctic_runtime.errors import ConfigError
+
+SHORTEST_TOKEN = 16
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class HttpSettings:
+    """Address, secret and limits of the HTTP server; port 0 takes any port that is free.
+
+    Without a token only a loopback address is served. `allowed_hosts` are further names by which clients may call the
+    server. `body_bytes` is the longest body of a request, `request_seconds` the longest time that one may take, and
+    `streams` the number of clients that follow events at the same time.
+    Raises ConfigError for settings that can't be used, or would serve the warehouse to everybody.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    token: str = field(default="", repr=False)
+    certificate_file: str = ""
+    key_file: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    body_bytes: int = 65_536
+    request_seconds: float = 30.0
+    streams: int = 64
+
+    def __post_init__(self) -> None:
+        self._check_token()
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"the port of HTTP must be between 0 and 65535; found {self.port}")
+        if bool(self.certificate_file) != bool(self.key_file):
+            raise ConfigError(
+                "TLS needs a certificate and its key; only one of the two is set.\n"
+                f"  found: certificate {self.certificate_file!r}, key {self.key_file!r}\n"
+                "  what to do: set both, or neither"
+            )
+        for name, value in (
+            ("body_bytes", self.body_bytes),
+            ("request_seconds", self.request_seconds),
+            ("streams", self.streams),
+        ):
+            if value <= 0:
+                raise ConfigError(f"`{name}` of HTTP must be more than 0; found {value}")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can reach the server."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def has_tls(self) -> bool:
+        return bool(self.certificate_file)
+
+    def allows_host(self, host: str) -> bool:
+        """Whether a request may call the server by this name, which has no port.
+
+        An address is always allowed: only names can be made to resolve to this machine by somebody else.
+        """
+        name = host.lower().removeprefix("[").removesuffix("]")
+        if name in {*_LOOPBACK_NAMES, self.host.lower(), *(of.lower() for of in self.allowed_hosts)}:
+            return True
+        return not self.is_loopback and _is_address(name)
+
+    def _check_token(self) -> None:
+        if not self.token:
+            if not self.is_loopback:
+                raise ConfigError(
+                    f"HTTP on {self.host} can be reached from other machines, and has no token.\n"
+                    "  expected: a loopback address such as 127.0.0.1, or a token that clients must show\n"
+                    "  what to do: set a token, or serve 127.0.0.1 and put a proxy with a login in front"
+                )
+            return
+        if len(self.token) < SHORTEST_TOKEN or not all("!" <= character <= "~" for character in self.token):
+            raise ConfigError(
+                f"the token of HTTP must have at least {SHORTEST_TOKEN} visible ASCII characters and no space; "
+                f"found one of {len(self.token)} characters.\n"
+                "  what to do: make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`"
+            )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

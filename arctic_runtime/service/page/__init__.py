@@ -1,0 +1,1 @@
+"""The page in the browser: files that are served as they are."""

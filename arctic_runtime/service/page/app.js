@@ -1,0 +1,226 @@
+// The page: which view is shown, what is searched for, and the frame around it.
+
+import { html, render, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
+import { forgetToken, get, hasToken, keepToken } from "./api.js";
+import { STATES, whole } from "./format.js";
+import { Graph, lineage } from "./graph.js";
+import { Failure } from "./parts.js";
+import { live, onChange, store } from "./store.js";
+import { TableList } from "./tables.js";
+
+const VIEWS = [
+  { path: "", title: "Graph" },
+  { path: "tables", title: "Tables" },
+  { path: "jobs", title: "Jobs" },
+  { path: "service", title: "Service" },
+];
+
+// Views that are opened later are loaded later.
+const LAZY = {
+  table: () => import("./table.js").then((of) => of.TablePage),
+  jobs: () => import("./jobs.js").then((of) => of.Jobs),
+  service: () => import("./service.js").then((of) => of.Service),
+};
+
+function route() {
+  const [view, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  try {
+    return { view, name: decodeURIComponent(rest.join("/")) };
+  } catch {
+    return { view: "", name: "" };
+  }
+}
+
+function useRoute() {
+  const [found, setFound] = useState(route());
+  useEffect(() => {
+    const look = () => setFound(route());
+    addEventListener("hashchange", look);
+    return () => removeEventListener("hashchange", look);
+  }, []);
+  return found;
+}
+
+// Drawn anew when something has changed, and each second for what is so many seconds old.
+function useNow() {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const look = () => setNow(Date.now());
+    const timer = setInterval(look, 1000);
+    const stop = onChange(look);
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
+  }, []);
+  return now;
+}
+
+function Lazy({ view, ...given }) {
+  const [found, setFound] = useState({ view: "", part: null, error: "" });
+  useEffect(() => {
+    let isCurrent = true;
+    LAZY[view]()
+      .then((part) => isCurrent && setFound({ view, part, error: "" }))
+      .catch((error) => isCurrent && setFound({ view, part: null, error: error.message }));
+    return () => {
+      isCurrent = false;
+    };
+  }, [view]);
+  if (found.view !== view || !found.part) return html`<div class="page"><${Failure} text=${found.error} /></div>`;
+  return html`<${found.part} ...${given} />`;
+}
+
+function Login({ onDone }) {
+  const [error, setError] = useState(hasToken() ? "The service does not accept this token." : "");
+  const field = useRef(null);
+  async function enter(event) {
+    event.preventDefault();
+    keepToken(field.current.value.trim());
+    try {
+      await get("/api/service");
+      onDone();
+    } catch (problem) {
+      forgetToken();
+      setError(problem.status === 401 ? "The service does not accept this token." : problem.message);
+    }
+  }
+  useEffect(() => field.current?.focus(), []);
+  return html`<main class="login">
+    <form onSubmit=${enter}>
+      <h1>dbt-arctic</h1>
+      <label for="token">Token of the service</label>
+      <input id="token" ref=${field} type="password" autocomplete="off" required spellcheck="false" />
+      <button type="submit" class="primary">Enter</button>
+      <p class="lead">It is kept in this tab alone, until the tab is closed.</p>
+      <${Failure} text=${error} />
+    </form>
+  </main>`;
+}
+
+function Status({ service, link }) {
+  if (link === "lost") return html`<span class="pill bad" role="status">not connected</span>`;
+  if (!service) return html`<span class="pill" role="status">opening</span>`;
+  const errors = Object.keys(service.errors).length;
+  if (errors) return html`<a class="pill bad" role="status" href="#/service">${errors} ${errors === 1 ? "part" : "parts"} not working</a>`;
+  if (service.is_paused) return html`<a class="pill warn" role="status" href="#/service">paused</a>`;
+  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "ending" ? "ending" : "stands by"}</a>`;
+  return html`<span class="pill good" role="status">live</span>`;
+}
+
+function Filter({ search, onSearch, state, onState, tables, field }) {
+  const counts = {};
+  for (const of of tables) counts[of.state] = (counts[of.state] ?? 0) + 1;
+  return html`<div class="filter">
+    <input
+      ref=${field}
+      type="search"
+      placeholder="Search tables  ( / )"
+      aria-label="Search tables"
+      value=${search}
+      spellcheck="false"
+      onInput=${(event) => onSearch(event.target.value)}
+    />
+    <div class="chips" role="group" aria-label="States">
+      ${Object.keys(STATES)
+        .filter((of) => counts[of] || of === state)
+        .map(
+          (of) => html`<button
+            key=${of}
+            type="button"
+            class=${`chip state-${of}`}
+            aria-pressed=${String(state === of)}
+            title=${STATES[of].text}
+            onClick=${() => onState(state === of ? "" : of)}
+          ><span class="sign" aria-hidden="true">${STATES[of].sign}</span>${of} <b>${whole(counts[of] ?? 0)}</b></button>`,
+        )}
+    </div>
+  </div>`;
+}
+
+function App() {
+  const { view, name } = useRoute();
+  const now = useNow();
+  const [search, setSearch] = useState("");
+  const [state, setState] = useState("");
+  const field = useRef(null);
+  const last = useRef("");
+  if (view !== "table") last.current = view;
+
+  useEffect(() => {
+    const onKey = (event) => {
+      const isTyping = event.target.closest?.("input, textarea, select, dialog");
+      if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        if (!field.current) location.hash = "#/tables";
+        setTimeout(() => field.current?.focus());
+      }
+      if (event.key === "Escape" && !event.target.closest?.("dialog")) {
+        if (document.activeElement === field.current) field.current.blur();
+        if (route().view === "table") location.hash = `#/${last.current}`;
+        else {
+          setSearch("");
+          setState("");
+        }
+      }
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+
+  const all = useMemo(() => [...store.tables.values()], [now]);
+  const wanted = search.trim().toLowerCase();
+  const isFiltered = wanted !== "" || state !== "";
+  const found = useMemo(
+    () => all.filter((of) => (!state || of.state === state) && (!wanted || of.table.toLowerCase().includes(wanted))),
+    [all, wanted, state],
+  );
+
+  useEffect(() => {
+    const title = view === "table" ? name : VIEWS.find((of) => of.path === view)?.title;
+    document.title = title ? `${title} – dbt-arctic` : "dbt-arctic";
+  }, [view, name]);
+
+  if (store.link === "locked") {
+    return html`<${Login} onDone=${() => {
+      store.link = "opening";
+      live();
+    }} />`;
+  }
+  const isList = view === "" || view === "tables";
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.getElementById("main").focus();
+    }}>Skip to the content</a>
+    <header>
+      <a class="brand" href="#/"><img src="/page/icon.svg" alt="" width="22" height="22" /><span>${store.service?.project || "dbt-arctic"}</span></a>
+      <nav aria-label="Views">
+        ${VIEWS.map((of) => html`<a key=${of.path} href=${`#/${of.path}`} aria-current=${view === of.path ? "page" : undefined}>${of.title}</a>`)}
+      </nav>
+      <${Status} service=${store.service} link=${store.link} />
+    </header>
+    <main id="main" tabindex="-1">
+      ${isList ? html`<${Filter} search=${search} onSearch=${setSearch} state=${state} onState=${setState} tables=${all} field=${field} />` : null}
+      <${Failure} text=${store.error} />
+      ${view === "" ? html`<${GraphView} all=${all} found=${found} isFiltered=${isFiltered} now=${now} />` : null}
+      ${view === "tables" ? html`<${TableList} tables=${found} now=${now} />` : null}
+      ${view === "table" ? html`<${Lazy} key=${name} view="table" name=${name} table=${store.tables.get(name)} now=${now} />` : null}
+      ${view === "jobs" ? html`<${Lazy} view="jobs" jobs=${store.jobs} now=${now} />` : null}
+      ${view === "service" ? html`<${Lazy} view="service" service=${store.service} tables=${all} now=${now} />` : null}
+    </main>
+  `;
+}
+
+function GraphView({ all, found, isFiltered, now }) {
+  const matches = isFiltered ? new Set(found.map((of) => of.table)) : null;
+  const shown = isFiltered ? lineage(all, [...matches]) : null;
+  const tables = shown ? all.filter((of) => shown.has(of.table)) : all;
+  if (!all.length) return html`<p class="loading">${store.link === "open" ? "There are no tables yet." : "Reading the state of the warehouse…"}</p>`;
+  if (!tables.length) return html`<p class="empty">No table has this name and state.</p>`;
+  return html`<${Graph} all=${all} tables=${tables} matches=${matches} now=${now} />`;
+}
+
+document.getElementById("app").replaceChildren();
+render(html`<${App} />`, document.getElementById("app"));
+live();

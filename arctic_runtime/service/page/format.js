@@ -1,0 +1,85 @@
+// Numbers and times for people.
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function whole(number) {
+  return typeof number === "number" ? WHOLE.format(number) : String(number ?? "");
+}
+
+export function short(number) {
+  return Math.abs(number) < 10_000 ? WHOLE.format(number) : SHORT.format(number);
+}
+
+export function bytes(number) {
+  let unit = 0;
+  let value = number;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export function span(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 90) return `${whole} s`;
+  if (whole < 5400) return `${Math.round(whole / 60)} min`;
+  if (whole < 129_600) return `${Math.round(whole / 3600)} h`;
+  return `${Math.round(whole / 86_400)} d`;
+}
+
+export function secondsSince(time, now) {
+  return time ? Math.max(0, (now - Date.parse(time)) / 1000) : null;
+}
+
+export function ago(time, now) {
+  const seconds = secondsSince(time, now);
+  if (seconds === null) return "never";
+  return seconds < 1.5 ? "now" : `${span(seconds)} ago`;
+}
+
+export function clock(time) {
+  return time ? new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" }) : "";
+}
+
+// The name without its catalog; a part may have dots itself, so schema and table are only told apart for display.
+export function shortName(table) {
+  const dot = table.indexOf(".");
+  return dot < 0 ? table : table.slice(dot + 1);
+}
+
+export function schemaOf(table) {
+  return table.split(".")[1] ?? "";
+}
+
+export function leafName(table) {
+  return table.split(".").slice(2).join(".") || table;
+}
+
+export const STATES = {
+  failed: { sign: "✕", text: "its last refresh failed" },
+  missing: { sign: "∅", text: "does not exist" },
+  held: { sign: "⊘", text: "held back by a table above it that failed" },
+  behind: { sign: "◔", text: "something new above it; a refresh is to come" },
+  refreshing: { sign: "↻", text: "being refreshed now" },
+  delayed: { sign: "◷", text: "may be older, as its `target_lag` allows" },
+  paused: { sign: "‖", text: "left alone until somebody resumes it" },
+  fresh: { sign: "✓", text: "shows all that the tables above it have" },
+  unknown: { sign: "·", text: "written by others" },
+};
+
+export function stateOf(table) {
+  return STATES[table.state] ?? { sign: "?", text: table.state };
+}
+
+// How old what a table shows is: since when a change above it waits, else since when it is known to show all.
+export function freshness(table, now) {
+  if (table.stale_since) return `stale ${span(secondsSince(table.stale_since, now))}`;
+  return ago(table.changed_at, now);
+}
+
+export function linkTo(table) {
+  return `#/table/${encodeURIComponent(table)}`;
+}

@@ -1,0 +1,96 @@
+// Small parts that several views share.
+
+import { html, useEffect, useRef, useState } from "./vendor/htm/preact.js";
+import { linkTo, shortName, stateOf } from "./format.js";
+
+export function State({ table, quiet }) {
+  const { sign, text } = stateOf(table);
+  return html`<span class=${`state state-${table.state}`} title=${text}>
+    <span class="sign" aria-hidden="true">${sign}</span>${quiet ? html`<span class="hidden">${table.state}</span>` : table.state}
+  </span>`;
+}
+
+export function TableLink({ name }) {
+  return html`<a href=${linkTo(name)} title=${name}>${shortName(name)}</a>`;
+}
+
+export function Figure({ label, value, note }) {
+  return html`<div class="figure">
+    <dt>${label}</dt>
+    <dd>${value}${note ? html` <small>${note}</small>` : null}</dd>
+  </div>`;
+}
+
+export function Failure({ text }) {
+  return text ? html`<pre class="failure" role="alert">${text}</pre>` : null;
+}
+
+// An action with its own state: busy while it runs, its error below the buttons.
+export function useAction() {
+  const [state, setState] = useState({ busy: "", error: "" });
+  async function run(name, action) {
+    setState({ busy: name, error: "" });
+    try {
+      await action();
+      setState({ busy: "", error: "" });
+    } catch (error) {
+      setState({ busy: "", error: error.message });
+    }
+  }
+  return [state, run];
+}
+
+// Reads something once for each value of `key`; an older answer that comes late is dropped.
+export function useAnswer(key, read) {
+  const [state, setState] = useState({ key: null, answer: null, error: "" });
+  useEffect(() => {
+    let isCurrent = true;
+    read()
+      .then((answer) => isCurrent && setState({ key, answer, error: "" }))
+      .catch((error) => isCurrent && setState({ key, answer: null, error: error.message }));
+    return () => {
+      isCurrent = false;
+    };
+  }, [key]);
+  return state;
+}
+
+export function Dialog({ title, onClose, children }) {
+  const dialog = useRef(null);
+  useEffect(() => {
+    const shown = dialog.current;
+    shown.showModal();
+    return () => shown.open && shown.close();
+  }, []);
+  return html`<dialog ref=${dialog} aria-label=${title} onClose=${onClose}>
+    <h2>${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+// The part of a scrolled element that can be seen, and how large it is.
+export function useViewport(element) {
+  const [view, setView] = useState({ top: 0, left: 0, width: 1200, height: 800 });
+  useEffect(() => {
+    const of = element.current;
+    if (!of) return undefined;
+    let isDue = false;
+    const look = () => {
+      isDue = false;
+      setView({ top: of.scrollTop, left: of.scrollLeft, width: of.clientWidth, height: of.clientHeight });
+    };
+    const later = () => {
+      if (!isDue) requestAnimationFrame(look);
+      isDue = true;
+    };
+    of.addEventListener("scroll", later, { passive: true });
+    const sizes = new ResizeObserver(later);
+    sizes.observe(of);
+    look();
+    return () => {
+      of.removeEventListener("scroll", later);
+      sizes.disconnect();
+    };
+  }, []);
+  return view;
+}

@@ -1,0 +1,116 @@
+// What the page knows of the warehouse, kept up to date by events. Views are drawn anew at most once a frame.
+
+import { Problem, follow, get } from "./api.js";
+
+const KEPT_POINTS = 720;
+
+export const store = {
+  tables: new Map(),
+  jobs: new Map(),
+  service: null,
+  link: "opening", // opening, open, lost, locked
+  error: "",
+  event: 0,
+  topology: 0, // Moves when tables come, go, or read others.
+  points: new Map(), // Table → [{at, unmerged, recent}], since the page was opened.
+};
+
+const listeners = new Set();
+let isDue = false;
+
+export function onChange(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function changed() {
+  if (isDue) return;
+  isDue = true;
+  const draw = () => {
+    isDue = false;
+    for (const listener of listeners) listener();
+  };
+  if (document.hidden) setTimeout(draw, 200);
+  else requestAnimationFrame(draw);
+}
+
+function note(table, at) {
+  let points = store.points.get(table.table);
+  if (!points) store.points.set(table.table, (points = []));
+  points.push({ at, unmerged: table.unmerged_rows, recent: table.recent_rows });
+  if (points.length > KEPT_POINTS) points.splice(0, points.length - KEPT_POINTS);
+}
+
+function sameReads(one, other) {
+  return one.layer === other.layer && one.reads.length === other.reads.length && one.reads.every((of, n) => of === other.reads[n]);
+}
+
+const onEvent = {
+  table(table, at) {
+    const known = store.tables.get(table.table);
+    store.tables.set(table.table, table);
+    if (!known || !sameReads(known, table)) store.topology += 1;
+    note(table, at);
+  },
+  job(job) {
+    store.jobs.delete(job.number);
+    store.jobs.set(job.number, job);
+  },
+  service(service) {
+    store.service = service;
+  },
+};
+
+async function load() {
+  const started = performance.now();
+  const [tables, service, jobs] = await Promise.all([get("/api/tables"), get("/api/service"), get("/api/jobs")]);
+  store.tables = new Map(tables.tables.map((of) => [of.table, of]));
+  store.service = service.service;
+  store.jobs = new Map(jobs.jobs.toReversed().map((of) => [of.number, of]));
+  store.event = Math.min(tables.event, service.event, jobs.event);
+  store.topology += 1;
+  const at = Date.now();
+  for (const of of store.tables.values()) note(of, at);
+  store.error = "";
+  changed();
+  return performance.now() - started;
+}
+
+// Reads everything, then follows; starts over when the stream ends, or events were missed.
+export async function live() {
+  let pause = 500;
+  for (;;) {
+    const stop = new AbortController();
+    try {
+      await load();
+      pause = 500;
+      await follow(
+        store.event,
+        (kind, number, { at, data }) => {
+          if (kind === "missed") stop.abort();
+          store.event = number;
+          onEvent[kind]?.(data, Date.parse(at));
+          changed();
+        },
+        () => {
+          store.link = "open";
+          changed();
+        },
+        stop.signal,
+      );
+    } catch (error) {
+      if (error instanceof Problem && error.status === 401) {
+        store.link = "locked";
+        changed();
+        return;
+      }
+      if (!stop.signal.aborted) {
+        store.error = error instanceof Problem ? error.message : "";
+        pause = Math.min(pause * 2, 10_000);
+      }
+    }
+    store.link = store.tables.size ? "lost" : "opening";
+    changed();
+    if (!stop.signal.aborted) await new Promise((done) => setTimeout(done, pause));
+  }
+}

@@ -1,0 +1,420 @@
+"""A service without a warehouse, whose tables move; `python -m tests.service.fake` shows it in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.http.server import HttpServer
+from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.live import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+
+HOSTILE = (
+    "<img src=x onerror=document.title='owned'>",
+    "\"'`><script>document.title='owned'<\\u002fscript>",
+    "ünï çödé 表 \u202eevil",
+    "a" * 180,
+    "{{7*7}} ${7*7} %00 %2e%2e",
+)
+"""Names that are fine for a catalog, and a danger to a page that does not escape them."""
+
+SUBJECTS = ("flights", "airports", "carriers", "planes", "weather", "bookings", "seats", "crews", "delays", "routes")
+GRAINS = ("day", "hour", "carrier", "airport", "route")
+SECONDS = timedelta(seconds=1)
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def name(schema: str, table: str) -> TableName:
+    return TableName("lake", schema, table.replace("/", "_").replace("\\", "_"))
+
+
+def overviews(count: int, seed: int = 7, hostile: bool = False) -> list[TableOverview]:
+    """Tables in four layers that read each other: sources, ODS, DWD and DWS, as a warehouse has them."""
+    chance = random.Random(seed)
+    shares = (0.2, 0.25, 0.3, 0.25)
+    made: list[list[TableOverview]] = []
+    for layer, share in enumerate(shares):
+        many = max(1, round(count * share))
+        made.append([_overview(chance, layer, n, made) for n in range(many)])
+    tables = [table for layer in made for table in layer][:count]
+    if hostile:
+        tables += [replace(tables[-1], table=name("dws", text), error=text, state="failed") for text in HOSTILE]
+    return _with_readers(tables, chance)
+
+
+def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence[TableOverview]]) -> TableOverview:
+    subject = SUBJECTS[n % len(SUBJECTS)]
+    suffix = "" if n < len(SUBJECTS) else f"_{n // len(SUBJECTS)}"
+    schema = ("ods", "ods", "dwd", "dws")[layer]
+    table = (
+        f"ods_{subject}_events{suffix}",
+        f"ods_{subject}{suffix}",
+        f"dwd_{subject}{suffix}",
+        f"dws_{subject}_by_{GRAINS[n % len(GRAINS)]}{suffix}",
+    )[layer]
+    reads: tuple[TableName, ...] = ()
+    if layer:
+        above = made[layer - 1]
+        near = n * len(above) // max(1, n + 1) if layer == 1 else n
+        picks = {above[(near + chance.randrange(3)) % len(above)].table for _ in range(chance.choice((1, 1, 2, 3)))}
+        reads = tuple(sorted(picks)) if layer > 1 else (above[n % len(above)].table,)
+    moment = now() - chance.randrange(2, 600) * SECONDS
+    rows = chance.randrange(10_000, 50_000_000)
+    state = chance.choices(
+        ("fresh", "behind", "refreshing", "delayed", "failed", "held", "paused"), (70, 8, 4, 6, 3, 3, 2)
+    )[0]
+    if layer == 0:
+        state = "unknown" if n % 2 else "fresh"
+    kind = ("ingested" if n % 2 == 0 else "landing") if layer == 0 else "model"
+    overview = TableOverview(
+        table=name(schema, table),
+        kind=kind,  # type: ignore[arg-type]
+        state=state,  # type: ignore[arg-type]
+        layer=layer,
+        reads=reads,
+        version=str(chance.randrange(10**18)),
+        changed_at=moment,
+        refreshed_at=moment if layer else None,
+        stale_since=now() - chance.randrange(1, 90) * SECONDS if state not in ("fresh", "unknown") else None,
+        target_lag_seconds=300.0 if state == "delayed" else 0.0,
+        rows=rows,
+        files=chance.randrange(4, 400),
+        bytes=rows * 45,
+        nodes=2 ** chance.randrange(0, 6),
+        versions=chance.randrange(2, 80),
+        unmerged_commits=chance.randrange(0, 6),
+        unmerged_rows=chance.randrange(0, 20_000),
+        recent_rows=chance.choice((0, 0, chance.randrange(1, 40_000))),
+        waste_bytes=chance.choice((0, chance.randrange(1_000_000, 900_000_000))),
+    )
+    if kind == "ingested":
+        source = IngestionState("shop", subject, f"0/{n:X}A4F2", now(), chance.uniform(0.2, 4.0), n % 3, True)
+        overview = replace(overview, ingestion=source)
+    if state == "failed":
+        text = f"{overview.table}: two rows have the key 4711.\n  what to do: see `arctic verify {table}`"
+        overview = replace(overview, error=text, retry_at=now() + 40 * SECONDS)
+    return overview
+
+
+def _with_readers(tables: Sequence[TableOverview], chance: random.Random) -> list[TableOverview]:
+    readers: dict[TableName, list[Lag]] = {}
+    states = {of.table: of.state for of in tables}
+    for of in tables:
+        for above in of.reads:
+            behind = 0 if of.state == "fresh" else chance.randrange(1, 9)
+            readers.setdefault(above, []).append(Lag(str(of.table), behind, behind * chance.randrange(1, 4000)))
+    found = [replace(of, readers=tuple(readers.get(of.table, ()))) for of in tables]
+    failed = next((table for table, state in states.items() if state == "failed"), None)
+    return [replace(of, held_by=failed) if of.state == "held" else of for of in found]
+
+
+@dataclass
+class FakeService:
+    """A service as HTTP and the page see one; what is asked of it is kept in `asked`."""
+
+    made: list[TableOverview] = field(default_factory=lambda: overviews(40))
+    events: EventLog = field(default_factory=lambda: EventLog(10_000))
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    failure: Exception | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Puts everything back to how it was made; only the log of events goes on."""
+        self.asked.clear()
+        self.failure, self.errors, self.delay_seconds = None, {}, 0.0
+        self._by_name = {str(of.table): of for of in self.made}
+        self._numbers = itertools.count(1)
+        self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
+        self._jobs: dict[str, Job] = {}
+        for of in self.made[-6:]:
+            self._add_job("refresh", "refresh", (of.table,), "done", "new rows in what it reads")
+        model = next(of for of in self.made if of.layer)
+        self._add_job("upkeep", "compact", (model.table,), "running", "41 small files cost readers 1.2 s")
+        self._add_job("upkeep", "expire", (self.made[-1].table,), "waiting", "212 snapshots are older than 5 days")
+
+    # What it shows
+
+    def state(self) -> ServiceState:
+        return replace(self._state, errors=self.errors)
+
+    def tables(self) -> Sequence[TableOverview]:
+        return tuple(self._by_name.values())
+
+    def table(self, name: str) -> TableOverview | None:
+        found = [of for full, of in self._by_name.items() if full == name or full.endswith(f".{name}")]
+        return found[0] if len(found) == 1 else None
+
+    def jobs(self) -> Sequence[Job]:
+        order = {"running": 0, "waiting": 1}
+        return sorted(self._jobs.values(), key=lambda of: (order.get(of.state, 2), -int(of.number)))
+
+    def job(self, number: str) -> Job | None:
+        return self._jobs.get(number)
+
+    def upkeep(self) -> Sequence[Upkeep]:
+        wasteful = sorted((of for of in self.made if of.layer and of.waste_bytes), key=lambda of: -of.waste_bytes)
+        return [
+            Upkeep(
+                of.table,
+                "compact",
+                (f"{of.files} files where {max(1, of.files // 9)} would do", "14 % of rows are deleted"),
+                of.waste_bytes * 2,
+                of.waste_bytes,
+                "" if n < 3 else "the budget of 5 GiB a minute",
+            )
+            for n, of in enumerate(wasteful[:12])
+        ]
+
+    # What it is asked
+
+    def ask(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any], plan: bool) -> Answer:
+        self.asked.append(("ask", operation.name, tuple(tables), dict(given), plan))
+        if self.failure is not None:
+            raise self.failure
+        if self.delay_seconds:
+            threading.Event().wait(self.delay_seconds)
+        operation.read(given)
+        found = [self._known(name) for name in tables]
+        if plan:
+            return _planned(operation, found)
+        answers = {"status": _status, "history": _history, "explain": _explained}
+        if operation.name in answers:
+            return answers[operation.name](found, given)
+        return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
+
+    def submit(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any]) -> Job:
+        self.asked.append(("submit", operation.name, tuple(tables), dict(given)))
+        if self.failure is not None:
+            raise self.failure
+        names = tuple(self._known(name).table for name in tables)
+        job = self._add_job("operation", operation.name, names, "waiting", "asked for by a user")
+        if operation.name == "changes":
+            rows = [
+                {"id": n, "note": f"note {n}", "amount": 9007199254740993 + n, "_action": action}
+                for n, action in enumerate(("insert", "update", "update", "delete"))
+            ]
+            job = self._put(replace(job, state="done", answer=rows, ended_at=now(), seconds=0.4))
+        return job
+
+    def refresh(self, tables: Sequence[str]) -> None:
+        self.asked.append(("refresh", tuple(tables)))
+        for name in tables:
+            self._show(replace(self._known(name), state="refreshing"))
+
+    def cancel(self, number: str) -> Job | None:
+        self.asked.append(("cancel", number))
+        job = self._jobs.get(number)
+        if job is None or job.state not in ("waiting", "running"):
+            return job
+        return self._put(replace(job, state="cancelled", ended_at=now()))
+
+    def pause(self, tables: Sequence[str], upkeep_only: bool) -> None:
+        self.asked.append(("pause", tuple(tables), upkeep_only))
+        names = tuple(self._known(name).table for name in tables)
+        kind = "paused_upkeep" if upkeep_only else "paused_tables"
+        state = replace(self._state, **{kind: (*getattr(self._state, kind), *names)}) if names else None
+        self._put_state(state or replace(self._state, is_paused=True))
+        for name in () if upkeep_only else tables:
+            self._show(replace(self._known(name), state="paused"))
+
+    def resume(self, tables: Sequence[str]) -> None:
+        self.asked.append(("resume", tuple(tables)))
+        names = {self._known(name).table for name in tables}
+        left = tuple(of for of in self._state.paused_tables if names and of not in names)
+        upkeep = tuple(of for of in self._state.paused_upkeep if names and of not in names)
+        self._put_state(replace(self._state, is_paused=False, paused_tables=left, paused_upkeep=upkeep))
+        for name in tables:
+            self._show(replace(self._known(name), state="fresh"))
+
+    # What happens in it
+
+    def show(self, table: TableOverview) -> None:
+        """Makes this the state of a table."""
+        self._show(table)
+
+    def move(self, chance: random.Random, many: int = 3) -> None:
+        """Lets something happen to some tables, and to the jobs."""
+        for of in chance.sample(self.tables(), min(many, len(self._by_name))):
+            rows = chance.randrange(1, 5000)
+            state = of.state
+            if of.layer and of.state in ("fresh", "behind", "refreshing"):
+                state = {"fresh": "behind", "behind": "refreshing", "refreshing": "fresh"}[of.state]  # type: ignore[assignment]
+            unmerged = 0 if chance.random() < 0.2 else of.unmerged_rows + rows
+            self._show(
+                replace(
+                    of,
+                    state=state,
+                    changed_at=now(),
+                    refreshed_at=now() if of.layer else None,
+                    stale_since=None if state in ("fresh", "unknown") else of.stale_since or now(),
+                    rows=of.rows + rows,
+                    recent_rows=rows,
+                    unmerged_rows=unmerged,
+                    unmerged_commits=0 if not unmerged else of.unmerged_commits + 1,
+                    versions=of.versions + 1,
+                )
+            )
+        for job in self.jobs():
+            if job.state == "running":
+                self._put(replace(job, seconds=job.seconds + 1, bytes=job.bytes + 40_000_000))
+
+    def run(self, seconds: float = 1.0, stop: threading.Event | None = None) -> None:
+        """Moves until `stop` is set."""
+        chance, stop = random.Random(1), stop or threading.Event()
+        while not stop.wait(seconds):
+            self.move(chance)
+
+    def _known(self, name: str) -> TableOverview:
+        found = self.table(name)
+        if found is None:
+            raise ConfigError(
+                f"there is no table {name!r}.\n  expected: one of the project, such as {next(iter(self._by_name))}"
+            )
+        return found
+
+    def _show(self, table: TableOverview) -> None:
+        self._by_name[str(table.table)] = table
+        self.events.add("table", table)
+
+    def _put_state(self, state: ServiceState) -> None:
+        self._state = state
+        self.events.add("service", self.state())
+
+    def _put(self, job: Job) -> Job:
+        self._jobs[job.number] = job
+        self.events.add("job", job)
+        return job
+
+    def _add_job(self, kind: Any, name: str, tables: tuple[TableName, ...], state: Any, reason: str) -> Job:
+        ended = now() if state == "done" else None
+        job = Job(
+            str(next(self._numbers)),
+            kind,
+            name,
+            tables,
+            state,
+            queued_at=now() - 5 * SECONDS,
+            began_at=None if state == "waiting" else now() - 3 * SECONDS,
+            ended_at=ended,
+            seconds=0.0 if state == "waiting" else 2.4,
+            reason=reason,
+            lines=("reads 3 of 64 nodes", "writes 12 files") if state != "waiting" else (),
+            rows={"insert": 120, "update": 30, "delete": 2} if kind == "refresh" else {},
+            bytes=0 if state == "waiting" else 5_300_000,
+        )
+        return self._put(job)
+
+
+def _planned(operation: Operation, tables: Sequence[TableOverview]) -> Answer:
+    lines = [f"{of.table}: would {operation.name} 3 of {of.nodes} nodes, 41 files, 1.2 GB" for of in tables]
+    return Answer({"tables": [of.table for of in tables]}, tuple(lines or [f"would {operation.name} what was built"]))
+
+
+def _status(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
+    return Answer([{**_status_of(of), **({"tree": _tree(of)} if given.get("tree") else {})} for of in tables], ())
+
+
+def _status_of(of: TableOverview) -> dict[str, Any]:
+    return {
+        "model": str(of.table),
+        "built": True,
+        "version": of.version,
+        "rows": of.rows,
+        "files": of.files,
+        "bytes": of.bytes,
+        "nodes": of.nodes,
+        "versions": of.versions,
+        "consumers": [
+            {"model": lag.model, "behind_commits": lag.commits, "behind_rows": lag.rows} for lag in of.readers
+        ],
+        "savepoints": {"before-migration": of.version},
+        "has_key": of.layer > 0,
+    }
+
+
+def _tree(of: TableOverview) -> dict[str, Any]:
+    chance = random.Random(of.nodes)
+    depth = max(0, of.nodes.bit_length() - 1)
+    leaves = [chance.randrange(10_000_000, 200_000_000) for _ in range(2**depth)]
+    nodes = []
+    for level in range(depth + 1):
+        width = 2 ** (depth - level)
+        for index in range(2**level):
+            size = sum(leaves[index * width : (index + 1) * width])
+            nodes.append(
+                {
+                    "depth": level,
+                    "index": index,
+                    "bytes": size,
+                    "files": width * 5,
+                    "own_files": 5 if level == depth else level % 2,
+                }
+            )
+    return {"model": str(of.table), "partition": "all rows", "partitions": 1, "nodes": nodes}
+
+
+def _history(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
+    (of,) = tables
+    modes = (("incremental", "CHEAPER"), ("incremental", "CHEAPER"), ("full", "COST"))
+    entries = [
+        {
+            "version": str(int(of.version or 0) + n) if n else of.version,
+            "at": (now() - 60 * n * SECONDS).isoformat(" ", "seconds"),
+            "mode": modes[n % 3][0],
+            "reason": modes[n % 3][1],
+            "rows": 1200 - 31 * n,
+            "consumed": {str(above): str(10**17 + n) for above in of.reads},
+            "savepoints": ["before-migration"] if n == 3 else [],
+            "columns": {},
+        }
+        for n in range(min(of.versions, 12))
+    ]
+    return Answer(entries, ())
+
+
+def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
+    (of,) = tables
+    lines = (
+        str(of.table),
+        "  next run: incremental (CHEAPER)",
+        *(f"  reads {above}: nothing new" for above in of.reads),
+    )
+    return Answer({"decision": {"mode": "incremental", "reason": "CHEAPER"}}, lines)
+
+
+def main() -> None:
+    """Serves a fake warehouse until it is interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.service.fake", description=__doc__)
+    parser.add_argument("--tables", type=int, default=40)
+    parser.add_argument("--port", type=int, default=8470)
+    parser.add_argument("--token", default="")
+    parser.add_argument("--hostile", action="store_true", help="with names that try to break the page")
+    parser.add_argument("--still", action="store_true", help="nothing happens")
+    options = parser.parse_args()
+    service = FakeService(overviews(options.tables, hostile=options.hostile))
+    with HttpServer(service, HttpSettings(port=options.port, token=options.token)) as server:
+        print(server.url, flush=True)
+        if options.still:
+            threading.Event().wait()
+        service.run()
+
+
+if __name__ == "__main__":
+    main()
