@@ -1,0 +1,59 @@
+// What can be done with a table; what changes files shows its plan first.
+
+import { html, useState } from "./vendor/htm/preact.js";
+import { get, post, query } from "./api.js";
+import { Dialog, Failure, useAction, useAnswer } from "./parts.js";
+
+const PLANNED = [
+  { name: "compact", title: "Compact", modes: ["auto", "full"] },
+  { name: "expire", title: "Expire", modes: [] },
+  { name: "split", title: "Split nodes", modes: [], needsKey: true },
+];
+
+function Plan({ operation, name, onClose }) {
+  const [mode, setMode] = useState(operation.modes[0] ?? "");
+  const [action, run] = useAction();
+  const given = mode ? { mode } : {};
+  const { answer, error, key } = useAnswer(`${operation.name} ${mode}`, () => get(query(`/api/operations/${operation.name}/plan`, [name], given)));
+  const isHere = key === `${operation.name} ${mode}`;
+  const start = () =>
+    run("start", async () => {
+      await post(`/api/operations/${operation.name}`, { tables: [name], ...(mode ? { arguments: given } : {}) });
+      onClose();
+    });
+  return html`<${Dialog} title=${`${operation.title}: ${name}`} onClose=${onClose}>
+    ${operation.modes.length
+      ? html`<p><label>How much <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((of) => html`<option key=${of} value=${of}>${of}</option>`)}</select></label></p>`
+      : null}
+    <${Failure} text=${(isHere && error) || action.error} />
+    ${isHere && answer ? html`<pre>${answer.lines.join("\n") || "Nothing to do."}</pre>` : isHere && error ? null : html`<p>Planning…</p>`}
+    <div class="actions">
+      <button type="button" onClick=${onClose}>Leave it</button>
+      <button type="button" class="primary" disabled=${!isHere || !answer || action.busy !== ""} onClick=${start}>Do it</button>
+    </div>
+  <//>`;
+}
+
+export function Actions({ table, service }) {
+  const [shown, setShown] = useState("");
+  const [action, run] = useAction();
+  const name = table.table;
+  const isPaused = service?.paused_tables.includes(name);
+  const isUpkeepPaused = service?.paused_upkeep.includes(name);
+  const busy = action.busy !== "";
+  const ask = (path, body) => run(path, () => post(`/api/${path}`, { tables: [name], ...body }));
+  const operation = PLANNED.find((of) => of.name === shown);
+  const isOwn = table.kind === "model" || table.kind === "ingested";
+  return html`<div class="actions">
+      ${table.kind === "model" ? html`<button type="button" class="primary" disabled=${busy} onClick=${() => ask("refresh")}>Refresh now</button>` : null}
+      ${isOwn ? PLANNED.filter((of) => !of.needsKey || table.nodes > 0).map((of) => html`<button type="button" key=${of.name} onClick=${() => setShown(of.name)}>${of.title}…</button>`) : null}
+      ${isOwn
+        ? isPaused || isUpkeepPaused
+          ? html`<button type="button" disabled=${busy} onClick=${() => ask("resume")}>Resume</button>`
+          : html`<button type="button" disabled=${busy} onClick=${() => ask("pause")}>Pause</button>
+              <button type="button" disabled=${busy} onClick=${() => ask("pause", { upkeep_only: true })}>Pause upkeep</button>`
+        : null}
+    </div>
+    ${operation ? html`<${Plan} key=${shown} operation=${operation} name=${name} onClose=${() => setShown("")} />` : null}
+    <${Failure} text=${action.error} />`;
+}

@@ -1,0 +1,49 @@
+// A small chart over time, in the colours of the page.
+
+import uPlot from "./vendor/uplot/uplot.js";
+import { html, useEffect, useRef } from "./vendor/htm/preact.js";
+import { short } from "./format.js";
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export function Chart({ label, times, series }) {
+  const place = useRef(null);
+  const chart = useRef(null);
+  useEffect(() => {
+    const of = place.current;
+    const axis = () => ({ stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" });
+    const draw = () => {
+      chart.current?.destroy();
+      chart.current = new uPlot(
+        {
+          width: Math.max(200, of.clientWidth),
+          height: 170,
+          legend: { show: false },
+          cursor: { show: false },
+          scales: { y: { range: (_, least, most) => [0, Math.max(1, (most ?? 0) * 1.1)] } },
+          axes: [
+            { ...axis(), values: (_, all) => all.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB")), space: 80 },
+            { ...axis(), values: (_, all) => all.map(short), size: 52 },
+          ],
+          series: [{}, ...series.map((one) => ({ stroke: colour(one.colour), width: 2, fill: one.fill ? colour(one.fill) : undefined, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))],
+        },
+        [times, ...series.map((one) => one.values)],
+        of,
+      );
+    };
+    draw();
+    const sizes = new ResizeObserver(() => chart.current?.setSize({ width: Math.max(200, of.clientWidth), height: 170 }));
+    sizes.observe(of);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", draw);
+    return () => {
+      sizes.disconnect();
+      scheme.removeEventListener("change", draw);
+      chart.current?.destroy();
+    };
+  }, []);
+  useEffect(() => chart.current?.setData([times, ...series.map((one) => one.values)]), [times.length, times.at(-1)]);
+  return html`<div class="chart" ref=${place} role="img" aria-label=${label}></div>`;
+}
