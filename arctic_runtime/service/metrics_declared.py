@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
 from arctic_runtime.service.event_log import Event
 from arctic_runtime.service.live import IngestionState, Job, JobKind, ServiceState, TableOverview, TableState, Upkeep
-
-if TYPE_CHECKING:
-    from arctic_runtime.ingest.job import BatchReport
 
 Sample = tuple[tuple[str, ...], float]
 """The values of the labels, in their order, and the value of the metric."""
@@ -362,16 +359,18 @@ def _waited(job: Job) -> Iterator[Sample]:
         yield (job.kind,), max(0.0, (job.began_at - job.queued_at).total_seconds())
 
 
-def _batch(count: Callable[[BatchReport], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
+def _batch(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
+    """Samples of each ingested batch: its `source`, `events`, those that are `dead`, and rows of `tables` by action."""
     return lambda event: count(event.data) if event.kind == "batch" else ()
 
 
-def _fates(batch: BatchReport) -> Iterator[Sample]:
-    for of in batch.tables:
-        yield from (
-            ((of.table, fate), float(count))
-            for fate, count in (("applied", of.applied), ("replayed", of.replayed), ("dead", of.dead))
-        )
+def _ingested_rows(batch: Mapping[str, Any]) -> Iterator[Sample]:
+    for table, rows in batch["tables"].items():
+        yield from (((batch["source"], table, action), float(number)) for action, number in rows.items())
+
+
+def _sources(snapshot: Snapshot) -> Iterable[tuple[str, ...]]:
+    return {(of.ingestion.source,): None for of in snapshot.tables if of.ingestion is not None}
 
 
 def _models(snapshot: Snapshot) -> list[str]:
@@ -415,15 +414,23 @@ COUNTERS = (
     ),
     Counter(
         "arctic_ingested_rows_total",
-        ("table", "action"),
-        "Rows that ingestion changed, by action.",
-        _batch(lambda batch: (((of.table, act), float(rows)) for of in batch.tables for act, rows in of.rows.items())),
+        ("source", "source_table", "action"),
+        "Rows that ingestion changed, by the name of the table in its source and by action.",
+        _batch(_ingested_rows),
     ),
     Counter(
         "arctic_ingested_events_total",
-        ("table", "fate"),
-        "Events that ingestion read: applied, replayed (read before), or dead (kept as dead letters).",
-        _batch(_fates),
+        _OF_SOURCE,
+        "Events of a source that ingestion read.",
+        _batch(lambda batch: (((batch["source"],), float(batch["events"])),)),
+        _sources,
+    ),
+    Counter(
+        "arctic_ingested_dead_events_total",
+        _OF_SOURCE,
+        "Events of a source that could not be applied, and became dead letters.",
+        _batch(lambda batch: (((batch["source"],), float(batch["dead"])),)),
+        _sources,
     ),
     Counter("arctic_events_total", ("kind",), "Events of the service, by kind.", lambda of: (((of.kind,), 1.0),)),
 )

@@ -50,9 +50,12 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _MODEL = re.compile(r"`((?:ods|dwd|dws)_\w+)`")
-# Addresses of registries, folders of one machine and numbers of talks about the work have no place in a page.
+# Addresses of registries, folders of one machine and numbers of talks about the work have no place in a page. Folders
+# that every system has for services do, and paths of HTTP.
 _UNWANTED = re.compile(
-    r"https?://\S+/simple\b|\bmaven\b|https?://repo|(?<![\w.~:/])/[a-z]+/\w|(?<!\w)#\d", re.IGNORECASE
+    r"https?://\S+/simple\b|\bmaven\b|https?://repo"
+    r"|(?<![\w.~:/])/(?!(?:api|etc|opt|srv|var)/)[a-z]+/\w|(?<!\w)#\d",
+    re.IGNORECASE,
 )
 
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from arctic_runtime.ingest.job import BatchReport
-from arctic_runtime.ingest.writing.table_writer import Written
-from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.live import Job, LiveService, TableOverview, Upkeep
@@ -19,6 +16,16 @@ from arctic_runtime.service.metrics_declared import METRICS, Counter
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.promtool import needs_promtool, promtool
 from tests.unit.service.still_service import NOW, ORDERS, SALES, StillService, ago, refresh
+
+BATCH = {
+    "source": "shop",
+    "events": 9,
+    "seconds": 0.5,
+    "tables": {"shop.orders": {"insert": 5, "delete": 1}},
+    "dead": 1,
+    "behind": None,
+}
+"""What the service tells of an ingested batch."""
 
 
 def metrics_of(service: LiveService) -> Metrics:
@@ -147,11 +154,12 @@ def test_upkeep_tells_what_is_planned_and_what_it_wrote() -> None:
 def test_ingested_events_and_rows_are_counted() -> None:
     service = StillService()
     metrics = metrics_of(service)
-    written = Written("lake.ods.orders", {"insert": 5, "delete": 1}, 9, 7, 1, 1, None)
-    service.events.add("batch", BatchReport((written,), 9, 0.5, Progress()))
+    assert value(metrics, "arctic_ingested_dead_events_total", source="shop") == 0.0
+    service.events.add("batch", BATCH)
 
-    assert value(metrics, "arctic_ingested_rows_total", table=str(ORDERS), action="insert") == 5.0
-    assert value(metrics, "arctic_ingested_events_total", table=str(ORDERS), fate="dead") == 1.0
+    assert value(metrics, "arctic_ingested_rows_total", source_table="shop.orders", action="insert") == 5.0
+    assert value(metrics, "arctic_ingested_events_total", source="shop") == 9.0
+    assert value(metrics, "arctic_ingested_dead_events_total", source="shop") == 1.0
 
 
 def test_events_that_came_too_fast_are_told() -> None:
@@ -204,8 +212,7 @@ def test_every_metric_is_exported_with_its_labels() -> None:
     metrics = metrics_of(service)
     service.events.add("job", replace(refresh("1", insert=1), kind="refresh"))
     service.events.add("job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900))
-    written = Written("lake.ods.orders", {"insert": 5}, 9, 7, 1, 1, None)
-    service.events.add("batch", BatchReport((written,), 9, 0.5, Progress()))
+    service.events.add("batch", BATCH)
     found = samples(metrics)
 
     for of in METRICS:
