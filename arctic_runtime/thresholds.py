@@ -331,8 +331,8 @@ class IngestThresholds:
     dead_letter_snapshots: int = 100
     """Snapshots of a dead letter table, one for each sign, from which on old ones expire: a call takes a second."""
 
-    kept_dead_letter_snapshots: int = 10
-    """Its newest snapshots, which are kept then."""
+    kept_dead_letter_snapshots: int = 50
+    """Its newest snapshots, which are kept then: a replay of dead letters reads one for as long as a table takes."""
 
     lease_poll_seconds: float = 2.0
     """Pause between two looks of a process that stands by."""

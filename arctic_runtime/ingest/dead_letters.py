@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ def replay_dead_letters(
 ) -> Iterator[Replayed]:
     """Applies the dead letters of a source to its tables, one after the other; yields what became of those of each.
 
-    Tables without dead letters are left out. Raises ConfigError where another process ingests the source.
+    Tables without dead letters are left out. Raises ConfigError where another process ingests the source, or has taken
+    over meanwhile.
     """
     spark = functools.cache(session)
     ledger = Ledger(source.ledger, reader, spark)
@@ -32,11 +34,14 @@ def replay_dead_letters(
     lease = SourceLease(source.ledger, reader, spark)
     if (other := lease.take()) is not None:
         raise taken(source.ledger, other)
+    lost = threading.Event()
     try:
-        for table in source.tables:
-            lease.renew()
-            done = LetterReplay(table, ledger, reader, spark, form).run()
-            if done.read:
-                yield done
+        with lease.kept(lost.set):
+            for table in source.tables:
+                if lost.is_set():
+                    return
+                done = LetterReplay(table, ledger, reader, spark, form).run()
+                if done.read:
+                    yield done
     finally:
         lease.end()

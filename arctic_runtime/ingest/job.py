@@ -78,6 +78,8 @@ class Ingestion:
         self._is_staged = False
         self._is_load = False
         self._merging: Future[None] | None = None
+        self._unmerged: set[str] = set()
+        self._look_at_all = 0.0
 
     def run(self, once: bool, resync: bool = False, tables: Collection[str] = ()) -> None:
         """Ingests until the source is drained (`once`), or until `stop` is called.
@@ -151,11 +153,21 @@ class Ingestion:
         return progress, False
 
     def _merge(self, beside: Executor) -> None:
-        """Has bases merged while batches go on; raises what an earlier merge raised."""
+        """Has bases merged while batches go on; raises what an earlier merge raised.
+
+        Of tables that were written since the last look, and now and then of all: what other processes do to a table may
+        call for a merge too.
+        """
         if self._merging is not None and self._merging.done():
             self._merged()
-        if self._merging is None:
-            self._merging = beside.submit(_merge_all, tuple(self._writers.values()))
+        if self._merging is not None:
+            return
+        if time.monotonic() > self._look_at_all:
+            self._look_at_all = time.monotonic() + self._reader.thresholds.ingest.look_seconds
+            self._unmerged |= self._writers.keys()
+        if self._unmerged:
+            due, self._unmerged = self._unmerged, set()
+            self._merging = beside.submit(_merge_all, [self._writers[name] for name in sorted(due)])
 
     def _merged(self) -> None:
         """Waits for a merge under way; raises what it raised."""
@@ -293,6 +305,7 @@ class Ingestion:
         now = replace(progress, position=batch.progress or batch.position, tables=frozenset(self._tables))
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
+        self._unmerged |= {of.table for of in written}
         self._ledger.advance(now)
         self._transport.acknowledge(batch)
         self._report(BatchReport(written, batch.count, time.monotonic() - started, now, batch.behind))

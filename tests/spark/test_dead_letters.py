@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from pyiceberg.table import Table
+
+from arctic_runtime.catalog.lease import Held, newest_lease
 from arctic_runtime.effects import failpoint
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
@@ -94,6 +98,26 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
     (report,) = ingest(lake, mended, Replay([*log, batch(put("u", 1, "c", 1))]))
     assert report.count == 1
     assert rows(lake) == expected - {(1, "a", LARGE)} | {(1, "c", 1)}
+
+
+def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse) -> None:
+    source = orders(lake)
+    ingest(lake, source, Replay([batch(put("c", 1, "a", LARGE))]))
+    often = lake.under(ingest={"lease_renewal_seconds": 0.1}).reader
+    replayed = replay_dead_letters(orders(lake, "bigint"), debezium(), often, lake.environment.session)
+    assert next(replayed).applied == 1
+    ledger = often.load_table(source.ledger.schema, source.ledger.name)
+    ends = {found.until for _ in range(2) if (found := next_lease(ledger)) is not None}
+    assert len(ends) == 2
+    assert list(replayed) == []
+
+
+def next_lease(ledger: Table) -> Held | None:
+    """The lease in a table, once it has another head."""
+    before, _ = newest_lease(ledger)
+    while newest_lease(ledger.refresh())[0] == before:
+        time.sleep(0.05)
+    return newest_lease(ledger)[1]
 
 
 def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lake: Warehouse) -> None:
