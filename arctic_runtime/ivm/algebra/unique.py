@@ -71,7 +71,7 @@ def _keys(node: Node) -> Iterable[frozenset[str]]:
         case Join():
             return _joined(node)
         case Aggregate(child=child, keys=keys):
-            return (*(key for key in unique_keys(child) if key <= set(keys)), frozenset(keys))
+            return (*(key for key in unique_keys(child) if key <= set(keys)), frozenset(keys) - _constants(child))
         case Distinct(child=child):
             return (*unique_keys(child), frozenset(columns(child)))
         case SetOperation(all=is_all, left=left, names=names):

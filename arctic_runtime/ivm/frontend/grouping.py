@@ -11,10 +11,10 @@ from arctic_runtime.ivm.algebra.expressions import Form, column, form, transform
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Project, columns
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, outside_queries
+from arctic_runtime.ivm.frontend.correlation import side_inside
 from arctic_runtime.ivm.frontend.functions import is_aggregate
 from arctic_runtime.ivm.frontend.grouping_sets import GroupingCalls, GroupingSets, expanded
 from arctic_runtime.ivm.frontend.scope import Names
-from arctic_runtime.ivm.frontend.type_coercion import correspond
 
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
@@ -45,7 +45,7 @@ def group(
     A correlated aggregate sees the rows that its condition picks; grouped by what the condition compares, they are
     one group (or, with keys of its own, as many as it would make).
     """
-    inner = [_side_inside(condition, set(columns(node)), names) for condition in pending]
+    inner = [side_inside(condition, set(columns(node)), names) for condition in pending]
     sets = keys if isinstance(keys, GroupingSets) else None
     if sets and pending:
         raise NotMaintained("SUBQUERY", "ROLLUP, CUBE or GROUPING SETS in a correlated subquery")
@@ -76,35 +76,6 @@ def group(
     kinds = frozenset(type(of) for of in (*wanted, *asked))
     above = tuple(_above(value, known, kinds, node) for value in expressions)
     return Grouped(aggregate, above, tuple(_rewritten(condition, known, kinds) for condition in pending))
-
-
-def correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """The two sides of an equality, the one of `inside` columns first; None for any other condition."""
-    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
-        return None
-    left, right = condition.this, condition.expression
-    if used(left) and inside.issuperset(used(left)) and inside.isdisjoint(used(right)):
-        return left, right
-    if used(right) and inside.issuperset(used(right)) and inside.isdisjoint(used(left)):
-        return right, left
-    return None
-
-
-def _side_inside(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
-    """What of a condition on the query around is to be grouped by; nothing where it reads none of these rows."""
-    if inside.isdisjoint(used(condition)):
-        return None
-    sides = correlation(condition, inside)
-    if sides is None:
-        raise NotMaintained(
-            "SUBQUERY", "a correlated subquery that aggregates rows that it selects by conditions other than equalities"
-        )
-    if not correspond(*map(names.type_of, sides)):
-        raise NotMaintained(
-            "SUBQUERY",
-            "a correlated subquery that compares columns of different types; cast them to the same type",
-        )
-    return sides[0]
 
 
 def calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:

@@ -39,11 +39,11 @@ def mark_unlike(node: Node, names: Names) -> Node:
         node = map_children(node, lambda child: mark_unlike(child, names))
     match node:
         case Project(expressions=expressions):
-            return replace(node, expressions=tuple((name, _marked(value, names)) for name, value in expressions))
+            return replace(node, expressions=tuple((name, marked(value, names)) for name, value in expressions))
         case Filter(condition=condition):
-            return replace(node, condition=_marked(condition, names))
+            return replace(node, condition=marked(condition, names))
         case Join(on=on) | SemiJoin(on=on):
-            return replace(node, on=None if on is None else _marked(on, names))
+            return replace(node, on=None if on is None else marked(on, names))
     return node
 
 
@@ -76,13 +76,13 @@ def common_type(left: str, right: str) -> str | None:
     return "timestamp" if kinds == {"date", "timestamp"} else None
 
 
-def _marked(condition: exp.Expr, names: Names) -> exp.Expr:
+def marked(condition: exp.Expr, names: Names) -> exp.Expr:
     """The condition with those equalities rewritten that have to hold for it to be true."""
     match condition:
         case exp.Paren():
-            return exp.Paren(this=_marked(condition.this, names))
+            return exp.Paren(this=marked(condition.this, names))
         case exp.And():
-            return exp.And(this=_marked(condition.this, names), expression=_marked(condition.expression, names))
+            return exp.And(this=marked(condition.this, names), expression=marked(condition.expression, names))
         case exp.EQ() | exp.NullSafeEQ():
             return _compared(condition, names)
     return condition

@@ -30,6 +30,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     con.execute("attach ':memory:' as lake")
     con.execute("create schema lake.raw")
     con.execute("use lake.raw")
+    con.execute("create macro raise_error(message) as error(message)")
     con.execute("pragma disable_optimizer")
     return con
 

@@ -34,10 +34,7 @@ BATCHES = (
 )
 """The tables that each batch changes, None for all."""
 
-REFUSED = {
-    **dict.fromkeys((6, 44, 54, 58), "SCALAR_SUBQUERY"),
-    45: "SUBQUERY",
-}
+REFUSED: dict[int, str] = {}
 """Queries that are never followed, and why."""
 
 
