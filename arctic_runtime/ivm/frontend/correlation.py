@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.conditions import conjunction, replaced
 from arctic_runtime.ivm.algebra.expressions import column, used
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Node, Project, columns
-from arctic_runtime.ivm.frontend.scope import Names
+from arctic_runtime.ivm.algebra.tree import Distinct, Join, Node, Project, columns
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
+from arctic_runtime.ivm.frontend.scope import Derived, Names
 from arctic_runtime.ivm.frontend.type_coercion import correspond
 
 
@@ -43,6 +45,35 @@ def by_correlation(node: Node, conditions: Sequence[exp.Expr], kept: Sequence[st
         on.append(type(condition)(this=other.copy(), expression=column(name)))
     wanted = {**{name: column(name) for name in kept}, **keys}
     return Correlated(Project(node, tuple(wanted.items())) if wanted else node, tuple(keys), tuple(on))
+
+
+def over_domain(
+    node: Node, conditions: Sequence[exp.Expr], around: Node, names: Names
+) -> tuple[Node, tuple[exp.Expr, ...]]:
+    """The rows that conditions pick for each combination of values that they read of the query `around`.
+
+    The combinations are columns, which the conditions that are left compare with the values, nulls equal. So rows can
+    be grouped by what picks them, whatever the condition is.
+    """
+    inside = set(columns(node))
+    read = tuple(dict.fromkeys(name for part in conditions for name in used(part) if name not in inside))
+    if not read or not set(columns(around)).issuperset(read):
+        raise NotMaintained(
+            "SUBQUERY", "a correlated subquery that selects its rows by conditions on a query more than one level above"
+        )
+    shown = Project(around, tuple((name, column(name)) for name in read))
+    domain = with_fresh_attributes(Derived(Distinct(shown), tuple((name, name) for name in read)), names)
+    stands_for = dict(domain.fields)
+    on = [replaced(part, {name: column(made) for name, made in stands_for.items()}) for part in conditions]
+    same = (exp.NullSafeEQ(this=column(name), expression=column(made)) for name, made in stands_for.items())
+    return Join("inner", domain.node, node, conjunction(on)), tuple(same)
+
+
+def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
+    """Whether rows that a condition picks are alike in a value, or it reads none of them."""
+    inside = set(columns(node))
+    sides = correlation(condition, inside)
+    return inside.isdisjoint(used(condition)) or (sides is not None and correspond(*map(names.type_of, sides)))
 
 
 def correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:

@@ -11,7 +11,7 @@ from arctic_runtime.ivm.algebra.expressions import Form, column, form, transform
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Project, columns
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, outside_queries
-from arctic_runtime.ivm.frontend.correlation import side_inside
+from arctic_runtime.ivm.frontend.correlation import is_by_values, over_domain, side_inside
 from arctic_runtime.ivm.frontend.functions import is_aggregate
 from arctic_runtime.ivm.frontend.grouping_sets import GroupingCalls, GroupingSets, expanded
 from arctic_runtime.ivm.frontend.scope import Names
@@ -39,12 +39,16 @@ def group(
     names: Names,
     lift: Lift,
     grouping: GroupingCalls,
+    around: Node | None = None,
 ) -> Grouped:
     """Groups rows by `keys`, and by what `pending` conditions compare with the query around.
 
     A correlated aggregate sees the rows that its condition picks; grouped by what the condition compares, they are
-    one group (or, with keys of its own, as many as it would make).
+    one group (or, with keys of its own, as many as it would make). Where that is no equality, they are grouped by all
+    that it reads of the rows `around`.
     """
+    if around is not None and not all(is_by_values(condition, node, names) for condition in pending):
+        node, pending = over_domain(node, pending, around, names)
     inner = [side_inside(condition, set(columns(node)), names) for condition in pending]
     sets = keys if isinstance(keys, GroupingSets) else None
     if sets and pending:

@@ -7,6 +7,7 @@ not proven to give one row at most, the rows are counted, and an error is raised
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -32,7 +33,7 @@ def scalar(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tup
         if not isinstance(query, exp.Query):
             raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
         return _uncorrelated(context.derive(query, context, None), node, context.names)
-    shape = context.shape(query, context, lookup)
+    shape = context.shape(query, replace(context, around=node), lookup)
     if len(shape.items) != 1:
         raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
     is_own = set(columns(shape.node)).issuperset(used(shape.items[0][1]))

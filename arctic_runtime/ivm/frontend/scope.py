@@ -143,7 +143,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a query's names may stand for beyond its own FROM clause; names in lower case."""
+    """Everything that a query's names may stand for beyond its own FROM clause; names in lower case.
+
+    `around` are the rows of the query around a subquery in an expression.
+    """
 
     relations: Mapping[str, tuple[str, Relation]]
     views: Mapping[str, tuple[str, ViewText]]
@@ -155,6 +158,7 @@ class Context:
     ctes: Mapping[str, Cte] = field(default_factory=dict)
     inside: frozenset[str] = frozenset()
     ordered_views: dict[str, bool] = field(default_factory=dict)
+    around: Node | None = None
 
 
 def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:

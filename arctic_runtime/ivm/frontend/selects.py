@@ -285,7 +285,7 @@ def _grouped(
     def lifted(expression: exp.Expr, below: Node) -> tuple[exp.Expr, Node]:
         return lift(expression, below, lookup, context)
 
-    made = group(node, keys, [*values, *having], pending, context.names, lifted, grouping)
+    made = group(node, keys, [*values, *having], pending, context.names, lifted, grouping, context.around)
     above = made.expressions[len(values) :]
     below = filtered(made.node, [part for part in above if not has_query(part)])
     found = restrict(below, [part for part in above if has_query(part)], lookup, context)

@@ -7,6 +7,7 @@ one value is the right side of a left join: grouped by what it is correlated by,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from sqlglot import exp
@@ -33,9 +34,9 @@ def restrict(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context
         negated = isinstance(condition, exp.Not)
         bare = condition.this.unnest() if negated else condition
         if isinstance(bare, exp.Exists):
-            node = _exists(node, bare, negated, lookup, context)
+            node = _exists(node, bare, negated, lookup, replace(context, around=node))
         elif isinstance(bare, exp.In) and bare.args.get("query"):
-            node = _in(node, bare, negated, lookup, context)
+            node = _in(node, bare, negated, lookup, replace(context, around=node))
         else:
             value, lifted = lift(condition, node, lookup, context)
             node = _judged(node, lifted, within(value, lifted))
@@ -85,7 +86,7 @@ def _value(found: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tup
         value, node = scalar(_counting(found.this), node, lookup, context)
         return exp.GT(this=exp.paren(value), expression=exp.Literal.number(0)), node
     if isinstance(found, exp.In):
-        return contained(node, _membership(found, lookup, context), found, context.names)
+        return contained(node, _membership(found, lookup, replace(context, around=node)), found, context.names)
     raise NotMaintained("SUBQUERY", "ANY or ALL with a subquery; write EXISTS instead")
 
 
