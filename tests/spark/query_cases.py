@@ -157,7 +157,7 @@ QUERIES = (
     "select customer, count_if(id in (select id from items)) as n, customer in (select line from items) as b from orders group by customer",
     "select id, (select name from customers c where c.customer = o.customer and c.customer < 2) as s, (select distinct c.customer from customers c where c.customer = o.customer) as d from orders o",
     "select id, (select state from customers where name = 'eve') as s from orders where amount > (select distinct least from settings) or (select max(price) from items where line = 77 group by line) is null",
-    "select id, (select count(*) + 1 from items i where i.line < o.customer) as n, (select collect_set(line) from items i where i.id = o.id and i.price > o.amount) as c from orders o",
+    "select id, (select count(*) + 1 from items i where i.line < o.customer) as n, (select max(line) from items i where i.id = o.id and i.price > o.amount) as c from orders o",
     "select id from orders o where amount > 2 or not exists (select 1 from items i where i.id < o.customer)",
     "select x from (select id as x from t) where x > 1",
     "select q.x from (select id as x from t) as q",

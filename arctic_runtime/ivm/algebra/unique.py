@@ -64,7 +64,10 @@ def _keys(node: Node) -> Iterable[frozenset[str]]:
             return (frozenset(),)
         case SpoolScan() | Explode() | UnionAll():
             return ()
-        case Filter(child=child) | Window(child=child) | SemiJoin(left=child):
+        case Filter(child=child, condition=condition):
+            fixed = constants(condition)
+            return (key - fixed for key in unique_keys(child))
+        case Window(child=child) | SemiJoin(left=child):
             return unique_keys(child)
         case Project():
             return _projected(node)
