@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases demo test test-unit test-all lint format docs wheel bench clean
+.PHONY: help install databases demo live test test-unit test-all lint format docs wheel bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,6 +11,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 p
 	&& { command -v $$p; break; }; done)
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+LIVE_ARGS ?=
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
 # stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
 WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
@@ -19,6 +20,7 @@ help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
 	@echo "make databases  PostgreSQL, MariaDB and promtool for tests; part of make install for root on Debian"
 	@echo "make demo       the sample project, day after day"
+	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
 	@echo "make lint       style, types and import contracts (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
@@ -49,6 +51,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: install
 	@$(BIN)/python -m sample_project.demo
+
+live: install
+	@$(BIN)/python -m sample_project.live $(LIVE_ARGS)
 
 test: install
 	@$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(PYTEST_ARGS)

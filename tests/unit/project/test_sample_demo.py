@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sample_project import demo
-from sample_project.demo import Build, DemoError, make_fresh, table_of
+from sample_project.dbt_runs import Build, StepError, make_fresh, table_of
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_warehouse_that_the_demo_made_is_made_anew(warehouse: Path) -> None:
-    make_fresh(warehouse)
+    make_fresh(warehouse, demo.MARK)
     (warehouse / "old").touch()
-    make_fresh(warehouse)
+    make_fresh(warehouse, demo.MARK)
     assert [file.name for file in warehouse.iterdir()] == [demo.MARK]
 
 
@@ -30,19 +30,19 @@ def test_a_warehouse_of_somebody_else_stays(warehouse: Path, capsys: pytest.Capt
     (warehouse / "precious").touch()
     assert demo.main([]) == 2
     assert (warehouse / "precious").exists()
-    assert "holds data that the demo did not make" in capsys.readouterr().err
+    assert "holds data that this program did not make" in capsys.readouterr().err
 
 
 def test_a_failure_ends_the_demo_with_its_message(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "Dbt", _raising(DemoError("dbt run failed.\n  dwd_flights: no such column")))
+    monkeypatch.setattr(demo, "Dbt", _raising(StepError("dbt run failed.\n  dwd_flights: no such column")))
     assert demo.main([]) == 1
     assert "The demo ends here: dbt run failed.\n  dwd_flights: no such column" in capsys.readouterr().err
 
 
 def _raising(error: Exception) -> Callable[[], Any]:
-    def call() -> Any:
+    def call(*_: object) -> Any:
         raise error
 
     return call
