@@ -60,12 +60,15 @@ class Request:
     """How this run was asked for, and what it has come to know meanwhile.
 
     `given_up` is why it no longer follows changes, and `session` tells the SQL settings that its Spark really has.
+    `was_overtaken`: an upstream changed while the query ran in full, which reads the newest versions. To follow changes
+    is the better way then, whatever it costs, since it reads given versions.
     """
 
     full_refresh: bool = False
     schema_only: bool = False
     given_up: Refusal | None = None
     session: str | None = None
+    was_overtaken: bool = False
 
 
 COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})
@@ -286,7 +289,7 @@ def _decide_state(
     given_up = request.given_up or _remembered(last, judged(model, upstreams))
     if given_up is not None:
         return replace(_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
-    return _follow(model, last, upstreams, windows, state, thresholds)
+    return _follow(model, last, upstreams, windows, state, thresholds, may_save=not request.was_overtaken)
 
 
 def _follow(
@@ -296,8 +299,12 @@ def _follow(
     windows: Mapping[str, Window],
     state: TableState,
     thresholds: Thresholds,
+    may_save: bool = True,
 ) -> Decision:
-    """The decision to follow the changes of the windows, or to compute in full, with the reason."""
+    """The decision to follow the changes of the windows, or to compute in full, with the reason.
+
+    Where it `may_save`, whatever costs less is done.
+    """
     try:
         found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "", thresholds)
     except NotMaintained as refused:
@@ -306,7 +313,8 @@ def _follow(
         return Decision("unchanged", "NOTHING_NEW", windows)
     past = _past(state)
     ways = estimates(upstreams.states, windows, found.followed, _rows(state), past, thresholds.cost)
-    if model.config.refresh == "auto" and _saves_in_full(ways, found, past, _was_tried(state), thresholds):
+    saves = may_save and model.config.refresh == "auto"
+    if saves and _saves_in_full(ways, found, past, _was_tried(state), thresholds):
         because = f"{ways[1].explain()}; {ways[0].explain()}"
         return Decision("full", "COST", windows, because, ways=ways)
     return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)

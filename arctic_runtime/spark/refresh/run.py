@@ -287,6 +287,7 @@ class Refresh:
         now = self.planner.observe_upstreams().states
         moved = [name for name, state in upstreams.states.items() if state and _version(now.get(name)) != state.version]
         if moved:
+            self._request = replace(self._request, was_overtaken=True)
             raise CommitConflict(
                 f"{self.model.table}: the upstream {', '.join(moved)} changed while the query ran.\n"
                 "  what to do: run again; if the upstream changes all the time, put a model between it and this one"

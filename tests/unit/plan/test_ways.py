@@ -11,7 +11,7 @@ from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.cost import Way
-from arctic_runtime.plan.decide import decide
+from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from tests.unit.plan.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 
@@ -91,6 +91,14 @@ def test_following_that_was_given_up_is_not_tried_again_in_each_run(told: dict[s
     upstreams = having(6_000_000)
     decision = decide(model, built(model, READ_BOTH, **told), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "COST")
+
+
+def test_changes_are_followed_after_upstreams_overtook_a_full_computation() -> None:
+    """Which reads the newest versions, while changes are those up to given ones."""
+    model = a_model(WEEKS)
+    state, upstreams = built(model, READ_BOTH), having(900_000)
+    decisions = [decide(model, state, upstreams, Request(was_overtaken=overtaken)) for overtaken in (False, True)]
+    assert [of.mode for of in decisions] == ["full", "incremental"]
 
 
 def having(rows: int) -> Upstreams:
