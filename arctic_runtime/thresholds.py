@@ -396,6 +396,9 @@ class ServiceThresholds:
     operations: int = 2
     """Operations of users that run side by side."""
 
+    steady_seconds: float = 60.0
+    """An ingestion that fails after so long is tried again at once; pauses grow where it fails sooner each time."""
+
     flow_seconds: float = 60.0
     """The time over which changed rows of a table are counted as recent."""
 
@@ -412,6 +415,9 @@ class UpkeepThresholds:
 
     poll_seconds: float = 1.0
     """The time between two looks at what is due."""
+
+    settle_seconds: float = 10.0
+    """A table that was written to is looked at so much later, and not more often."""
 
     look_seconds: float = 600.0
     """The time between two looks at a table that nobody wrote to: versions become old enough to expire."""

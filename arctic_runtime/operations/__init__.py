@@ -10,5 +10,6 @@ __all__ = [
     "operation",
     "refreshing",
     "registry",
+    "upkeep",
     "verify",
 ]

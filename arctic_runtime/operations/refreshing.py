@@ -31,9 +31,16 @@ class Refreshed:
 
 
 def refreshed(
-    planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession], readers: Readers
+    planner: RefreshPlanner,
+    planned: PlannedRefresh,
+    session: Callable[[], SparkSession],
+    readers: Readers,
+    with_upkeep: bool = True,
 ) -> Refreshed:
-    """Does what was planned a moment ago; starts Spark only where there is something to do. Raises as `Refresh.run`."""
+    """Does what was planned a moment ago; starts Spark only where there is something to do. Raises as `Refresh.run`.
+
+    Without upkeep somebody else has to do it, as a service does under its budget.
+    """
     unchanged = planner.unchanged(planned)
     if unchanged is not None:
         return Refreshed(unchanged)
@@ -46,6 +53,8 @@ def refreshed(
     if outcome.mode == "unchanged":
         return Refreshed(outcome)
     table = refresh.table
+    if not with_upkeep:
+        return Refreshed(replace(outcome, timings=table.timings.seconds()))
     failures = _upkeep(
         {
             "compaction": lambda: compact_if_due(table),

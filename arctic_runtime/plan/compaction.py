@@ -84,13 +84,25 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
     Never where its files are too few to be over a threshold, or too small for a node to be over its limit. Else now
     and then: so many commits apart that a node gets over its threshold by half at the most, or after so many bytes.
     """
-    limits = model.config.compaction
-    is_base = table != model.table.changes
-    allowed = limits.small_files if is_base else limits.change_files
-    is_large = is_base and model.config.hash_key is not None and totals.bytes > model.config.node_bytes
-    if is_large and totals.added_bytes > model.config.node_bytes // 2:
+    if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
         return True
-    return (totals.files > allowed or totals.deleted > 0 or is_large) and totals.appends % max(1, allowed // 2) == 0
+    return may_be_due(model, table, totals) and totals.appends % max(1, _allowed_files(model, table) // 2) == 0
+
+
+def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
+    """Whether `auto` could have anything to do in a table, as far as counts of its files tell."""
+    is_over = totals.files > _allowed_files(model, table) or totals.deleted > 0
+    return is_over or _is_large(model, table, totals)
+
+
+def _allowed_files(model: Model, table: TableName) -> int:
+    limits = model.config.compaction
+    return limits.change_files if table == model.table.changes else limits.small_files
+
+
+def _is_large(model: Model, table: TableName, totals: FileTotals) -> bool:
+    is_base = table != model.table.changes
+    return is_base and model.config.hash_key is not None and totals.bytes > model.config.node_bytes
 
 
 def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:

@@ -66,23 +66,23 @@ def expiry(
 
 def may_be_due(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
     """Whether it is worth a look at what else keeps versions and change rows, after a run."""
-    age, changes = model.config.retention.age_seconds, state.changes
-    if changes is None:
+    age, log = model.config.retention.age_seconds, state.appended or state.changes
+    if log is None:
         return False
-    old = [of for of in changes.commits if age is not None and of.at_ms < now_ms - 1000 * age]
-    found, _ = trim(model, state, {}, now_ms)
-    if len(old) >= _enough(changes, thresholds.expiry):
+    old = [of for of in log.commits if age is not None and of.at_ms < now_ms - 1000 * age]
+    if len(old) >= _enough(log, thresholds.expiry):
         return True
-    return found is not None and is_due(model, changes, found, thresholds.changelog)
+    found = None if state.changes is None else trim(model, state, {}, now_ms)[0]
+    return found is not None and is_due(model, log, found, thresholds.changelog)
 
 
 def due(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
     """What of a plan a run does by itself: what enough has come together of."""
-    changes = state.changes
-    if changes is None:
+    log = state.appended or state.changes
+    if log is None:
         return replace(plan, steps=(), tags=(), trim=None)
-    enough = sum(len(step.snapshots) for step in plan.steps) >= _enough(changes, thresholds.expiry)
-    trims = plan.trim is not None and is_due(model, changes, plan.trim, thresholds.changelog)
+    enough = sum(len(step.snapshots) for step in plan.steps) >= _enough(log, thresholds.expiry)
+    trims = plan.trim is not None and is_due(model, log, plan.trim, thresholds.changelog)
     kept = replace(plan, trim=plan.trim if trims else None)
     return kept if enough else replace(kept, steps=(), tags=())
 

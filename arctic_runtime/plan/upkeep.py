@@ -111,7 +111,6 @@ class UpkeepState:
     busy: Collection[TableName] = ()
     running: Collection[TableName] = ()
     paused: Collection[TableName] = ()
-    is_paused: bool = False
     allowances: Mapping[str | None, Allowance] = field(default_factory=dict)
 
 
@@ -151,7 +150,7 @@ def scheduled(
 
 def _own_reason(of: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
     """Why this one waits whatever the others do."""
-    if state.is_paused or of.table in state.paused:
+    if of.table in state.paused:
         return "until it is resumed"
     if any(hours.contain(state.local) for hours in budget.quiet_hours):
         return "until the quiet hours end"

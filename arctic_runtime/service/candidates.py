@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.graph import ModelGraph
@@ -18,8 +18,11 @@ def candidates(
     heads: Heads,
     now: float,
     lags: Mapping[TableName, float],
+    is_paused: Callable[[TableName], bool] = lambda _: False,
 ) -> dict[TableName, Candidate]:
     """Each model of a group at a moment; `lags` are the seconds for which its rows may be old.
+
+    A model that users paused holds back those below it, as one does that failed.
 
     A delayed model is refreshed earlier where a model below it, whose other tables have moved on, has waited for it as
     long as the longest lag above says: else two lags that never fall together would hold that one back for ever.
@@ -28,7 +31,7 @@ def candidates(
     return {
         model: Candidate(
             records[model].news(tables[model], heads, now, lags[model]),
-            records[model].is_paused(now),
+            records[model].is_paused(now) or is_paused(model),
             model not in pulled and records[model].is_delayed(now, lags[model]),
         )
         for model in models

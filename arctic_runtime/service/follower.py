@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -81,12 +82,15 @@ class Follower:
         warn: Callable[[str], None] = lambda _: None,
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        is_paused: Callable[[TableName], bool] = lambda _: False,
     ) -> None:
         self._reader = reader
         self._refresh = refresh
         self._report = report
         self._warn = warn
         self._clock = clock
+        self._is_paused = is_paused
+        self._hurried: deque[TableName] = deque()
         self._thresholds = reader.thresholds.service
         self._workers = ThreadPoolExecutor(threads, "refresh", prepare)
         self._events: SimpleQueue[_End | None] = SimpleQueue()
@@ -163,6 +167,25 @@ class Follower:
         """Ends the pause before the next look; can be called from any thread."""
         self._events.put(None)
 
+    def hurry(self, models: Iterable[TableName]) -> None:
+        """Plans these models at the next look, whatever pause or lag they have; can be called from any thread."""
+        self._hurried.extend(models)
+        self.wake()
+
+    def stands(self, model: TableName) -> Record | None:
+        """What is known of a model; None where it is not followed. Can be called from any thread."""
+        return self._records.get(model)
+
+    def is_delayed(self, model: TableName) -> bool:
+        """Whether a model's rows may still be as old as they are. Can be called from any thread."""
+        record = self._records.get(model)
+        return record is not None and record.is_delayed(self._clock(), self._lags.get(model, 0.0))
+
+    def seconds_until_retry(self, model: TableName) -> float | None:
+        """How long a model that failed waits for its next attempt. Can be called from any thread."""
+        record = self._records.get(model)
+        return None if record is None or not record.failures else max(0.0, record.retry_at - self._clock())
+
     def stop(self) -> None:
         """Ends the follower when the refreshes under way are done; can be called from any thread or signal handler."""
         self._stopping = True
@@ -205,6 +228,9 @@ class Follower:
             if self._passes:
                 return
             self._arrange(self._readings)
+        while self._hurried:
+            if (model := self._hurried.popleft()) in self._records:
+                self._records[model] = Record()
         for group in range(len(self._groups)):
             if group not in self._passes:
                 self._begin(group, heads, self._lags)
@@ -226,7 +252,9 @@ class Follower:
     def _begin(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
         """Starts a pass over a group; None where there is nothing to start."""
         models = self._groups[group]
-        found = candidates(self._graph, models, self._records, self._tables, heads, self._clock(), lags)
+        found = candidates(
+            self._graph, models, self._records, self._tables, heads, self._clock(), lags, self._is_paused
+        )
         progress = Pass(self._graph, models, found)
         starts = progress.take()
         if not starts:

@@ -35,7 +35,7 @@ class Refresher:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
     def perform(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
-        """Does what was planned, and then the upkeep that is due."""
+        """Does what was planned, and then the upkeep that is due, unless the task leaves it to somebody else."""
         with lent(self._pool) as take:
 
             def session() -> SparkSession:
@@ -43,7 +43,7 @@ class Refresher:
                 describe_jobs(spark, f"arctic run: {task.followed.name}")
                 return spark
 
-            found = refreshed(planner, planned, session, self._readers)
+            found = refreshed(planner, planned, session, self._readers, task.with_upkeep)
         return Done(found, planned.decision.reason in COMPUTED_EACH_TIME)
 
 

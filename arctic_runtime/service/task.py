@@ -19,12 +19,14 @@ class Task:
 
     Without news nothing that it reads has moved since it was up to date; then it is not computed anew only because its
     result is another one each time. A model is known once a refresh here has succeeded and none has failed since.
+    Without upkeep a service does it, under its budget.
     """
 
     followed: FollowedModel
     pins: PinnedSnapshots
     has_news: bool
     is_known: bool
+    with_upkeep: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""What Spark's own pages call the work that is done."""
+"""What Spark's own pages call the work that is done, and ending that work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,3 +14,20 @@ def describe_jobs(session: SparkSession, text: str) -> None:
     """Names the jobs that this thread starts from now on; a server of Spark Connect names its jobs by itself."""
     if not type(session).__module__.startswith("pyspark.sql.connect"):
         session.sparkContext.setJobDescription(text)
+
+
+@contextmanager
+def cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], None]]:
+    """While this lasts, jobs that this thread starts can be cancelled, from any thread, by what it gives.
+
+    `tag` must be no other work's.
+    """
+    session.addTag(tag)
+    try:
+        yield lambda: _ignore(session.interruptTag(tag))
+    finally:
+        session.removeTag(tag)
+
+
+def _ignore(_: object) -> None:
+    """Which operations ended is told by the jobs themselves."""

@@ -18,6 +18,7 @@ from arctic_runtime.model.compaction import (
     CompactionMode,
     CompactionPlan,
     CompactionStep,
+    FileTotals,
     MergeUnmerged,
     Place,
     ResizeBuckets,
@@ -29,7 +30,7 @@ from arctic_runtime.model.compaction import (
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState, built, check_built
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look
+from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look, may_be_due
 from arctic_runtime.plan.reconcile import stale_branches
 from arctic_runtime.plan.split import split as split_alone
 from arctic_runtime.spark.tables.steps import perform
@@ -65,14 +66,28 @@ def plan_compaction(
 
 def is_due(session: TableSession) -> bool:
     """Whether a compaction in the mode `auto` has something to do; most of the time counts alone decide."""
+    plan = _due(session, is_worth_a_look)
+    return plan is not None and bool(plan.steps)
+
+
+def due_compaction(session: TableSession) -> CompactionPlan | None:
+    """What a compaction in the mode `auto` would do, without Spark; None where counts alone say that there is nothing.
+
+    For those who look now and then; `is_due` is for a look after each commit.
+    """
+    plan = _due(session, may_be_due)
+    return plan if plan is not None and plan.steps else None
+
+
+def _due(session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]) -> CompactionPlan | None:
+    """The plan for those tables whose counts make it worth a look."""
     model = session.model
-    names = [
-        of for of in (model.base, model.table.changes) if is_worth_a_look(model, of, observe_totals(session.reader, of))
-    ]
+    written = (model.table,) if model.is_appended else (model.base, model.table.changes)
+    names = [of for of in written if is_wanted(model, of, observe_totals(session.reader, of))]
     if not names:
-        return False
+        return None
     thresholds = session.reader.thresholds
-    return bool(compaction(model, session.observe(), _observed(session, names), "auto", thresholds).steps)
+    return compaction(model, session.observe(), _observed(session, names), "auto", thresholds)
 
 
 def compact_if_due(session: TableSession) -> None:

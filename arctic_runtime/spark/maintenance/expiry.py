@@ -62,6 +62,15 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
         retried(attempted, session.reader.thresholds.commits.attempts)
 
 
+def due_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan | None:
+    """What `expire_if_due` would let go, without Spark; None for nothing."""
+    state, thresholds = session.observe(), session.reader.thresholds
+    if not may_be_due(session.model, state, _milliseconds(session), thresholds):
+        return None
+    plan = due(session.model, state, _planned(session, state, readers), thresholds)
+    return plan if plan.steps or plan.tags or plan.trim else None
+
+
 def _built(session: TableSession) -> TableState:
     state = session.observe()
     check_built(state, session.model.table)

@@ -18,9 +18,9 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, operation
 from arctic_runtime.spark.engine.ended import spark_ended
-from dbt.adapters.arctic import ingest_command, run_command, spark_command
+from dbt.adapters.arctic import ingest_command, run_command, serve_command, spark_command
 
-OTHERS = (ingest_command, run_command, spark_command)
+OTHERS = (ingest_command, run_command, serve_command, spark_command)
 """Commands that ask nothing of a table."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2

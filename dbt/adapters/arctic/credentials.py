@@ -12,6 +12,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import KEPT, Profile, masked, nearest
+from arctic_runtime.service.settings import read_settings
 from arctic_runtime.thresholds import Thresholds
 
 _OTHER_ADAPTERS_KEYS = {
@@ -37,6 +38,7 @@ class ArcticCredentials(Credentials):
     master: str | None = None
     url: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
+    serve: dict[str, Any] = field(default_factory=dict, repr=False)
 
     thresholds: ClassVar[Thresholds] = Thresholds()
     """What every profile gets; not a key of a target."""
@@ -65,6 +67,15 @@ class ArcticCredentials(Credentials):
         if self.method == "connect" and self.url != KEPT:
             self._refuse_what_is_the_servers()
         self.to_profile(Path.cwd())
+        self._check_serve()
+
+    def _check_serve(self) -> None:
+        """Finds what is wrong with the settings of `arctic serve` when the profile is read, not at night."""
+        if self.serve:
+            try:
+                read_settings(self.serve)
+            except ConfigError as error:
+                raise DbtRuntimeError(str(error)) from error
 
     def _refuse_what_is_the_servers(self) -> None:
         if self.warehouse is not None:
@@ -136,6 +147,7 @@ PROFILE_KEYS = (
     "master",
     "url",
     "server_side_parameters",
+    "serve",
 )
 
 

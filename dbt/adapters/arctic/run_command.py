@@ -34,7 +34,7 @@ def perform(options: argparse.Namespace) -> Answer:
     began, results = datetime.now(timezone.utc), Results()
     location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
     project = FollowedProject(location, _warn)
-    say = _reporter(options.json, options.once)
+    say = reporter(options.json, options.once)
 
     def report(found: Report) -> None:
         if options.once:
@@ -60,7 +60,7 @@ def _warn(text: str) -> None:
     print(f"arctic run: {text}", file=sys.stderr, flush=True)
 
 
-def _reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
+def reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
     """Says what became of models. In a run without end only what was done, or failed, is worth a line."""
     told = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
     show = _json if as_json else _text

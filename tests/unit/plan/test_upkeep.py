@@ -56,7 +56,6 @@ def test_writers_go_first_and_others_do_not_wait_for_them() -> None:
 def test_a_paused_table_waits_until_it_is_resumed() -> None:
     found = [due("a", 9), due("b", 1)]
     assert begun(found, at(1, paused=[TableName("lake", "dwd", "a")])) == ["b"]
-    assert begun(found, at(1, is_paused=True)) == []
 
 
 def test_one_job_of_a_table_at_a_time() -> None:

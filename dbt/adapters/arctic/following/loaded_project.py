@@ -12,20 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import with_jars
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import is_arctic
 from dbt.adapters.arctic.project import parsed_manifest
+from dbt.adapters.arctic.sources import ingest_sources
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a project is, and which of its models are asked for, as dbt's options say it."""
+    """Where a project is, and which of its models are asked for, as dbt's options say it.
+
+    With sources its Spark has the JARs that ingestion of the project's sources needs.
+    """
 
     project_dir: Path
     profiles_dir: Path | None = None
     target: str | None = None
     select: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    with_sources: bool = False
 
     def options(self, target_path: str) -> dict[str, Any]:
         """The options of `dbt run`."""
@@ -133,6 +139,8 @@ def load(location: Location) -> LoadedProject:
         adapter.set_macro_context_generator(generate_runtime_macro_context)
         adapter.set_macro_resolver(manifest)
         adapter.connections.set_query_header(generate_query_header_context(config, manifest))
+        if location.with_sources:
+            adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
         nodes = _selected(flags, config, manifest)
     except DbtBaseException as error:
         raise ConfigError(str(error)) from error

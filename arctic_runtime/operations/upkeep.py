@@ -1,0 +1,122 @@
+"""Upkeep that a table needs by itself: what is due, found without Spark, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.compaction import describe_compaction
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.compaction import plan_waste
+from arctic_runtime.plan.expiry import describe_expiry
+from arctic_runtime.plan.landing import describe_landing
+from arctic_runtime.plan.upkeep import DueUpkeep, UpkeepOperation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.spark.tables.table_session import TableSession
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """A table that is kept up, and the models that may read it."""
+
+    model: Model
+    readers: tuple[Model, ...] = ()
+
+    @property
+    def table(self) -> TableName:
+        return self.model.table
+
+
+@dataclass(frozen=True)
+class Done:
+    """What upkeep did: lines for people, and how many bytes it wrote anew."""
+
+    lines: tuple[str, ...]
+    bytes: int = 0
+
+
+def due_upkeep(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
+    """What a table needs now, which may be nothing; `now` becomes the time since which it does.
+
+    Nothing is due of a table that is not built yet.
+    """
+    if of.model.is_landing:
+        return _due_landing(of, reader, now)
+    from arctic_runtime.spark.maintenance.compaction import due_compaction
+    from arctic_runtime.spark.maintenance.expiry import due_expiry
+
+    session = _session(of.model, reader, _no_spark)
+    state = session.observe()
+    if state.appended is None and (state.changes is None or state.base is None):
+        return []
+    found = []
+    plan = due_compaction(session) if of.model.config.compaction.automatic else None
+    if plan is not None:
+        size, lines = sum(step.bytes for step in plan.steps), tuple(map(describe_compaction, plan.steps))
+        found.append(DueUpkeep(of.table, "compact", now, size, plan_waste(plan), lines))
+    expiry = due_expiry(session, [reader.table for reader in of.readers])
+    if expiry is not None:
+        found.append(DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_expiry(expiry, "to go"))))
+    return found
+
+
+def perform_upkeep(
+    of: Maintained,
+    operation: UpkeepOperation,
+    reader: CatalogReader,
+    spark: Callable[[], SparkSession],
+    tell: Callable[[str], None],
+    most_bytes: float,
+) -> Done:
+    """Does what is due now; `tell` gets lines for people. No step is begun that takes all over `most_bytes`.
+
+    It gives way to writers: raises CommitConflict where these were always faster.
+    """
+    match operation:
+        case "compact":
+            from arctic_runtime.spark.maintenance.compaction import compact
+
+            done = compact(_session(of.model, reader, spark), "auto", tell, most_bytes)
+            return Done(tuple(f"done: {describe_compaction(step)}" for step in done.steps), done.bytes)
+        case "expire":
+            return Done(tuple(_expire(of, reader, spark)))
+        case _:
+            assert_never(operation)
+
+
+def _expire(of: Maintained, reader: CatalogReader, spark: Callable[[], SparkSession]) -> Sequence[str]:
+    if of.model.is_landing:
+        from arctic_runtime.spark.maintenance.landing import expire_landing
+
+        return describe_landing(expire_landing(of.model, of.readers, reader, spark), "gone")
+    from arctic_runtime.spark.maintenance.expiry import expire
+
+    names = [reader.table for reader in of.readers]
+    return describe_expiry(expire(_session(of.model, reader, spark), names), "gone")
+
+
+def _due_landing(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
+    from arctic_runtime.spark.maintenance.landing import plan_landing
+
+    plan = plan_landing(of.model, of.readers, reader)
+    if plan.delete is None and plan.expire is None:
+        return []
+    return [DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_landing(plan, "to go")))]
+
+
+def _session(model: Model, reader: CatalogReader, spark: Callable[[], SparkSession]) -> TableSession:
+    from arctic_runtime.spark.tables.table_session import TableSession
+
+    return TableSession(model, reader, spark)
+
+
+def _no_spark() -> SparkSession:
+    raise AssertionError("what is due is found without Spark")

@@ -1,0 +1,110 @@
+"""The jobs of a service: what waits, what runs, and what ended of late."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import count
+from typing import Any
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.live import Job, JobKind, JobState
+from arctic_runtime.thresholds import ServiceThresholds
+
+
+class JobBoard:
+    """Jobs by their numbers, each change of which is an event; may be used by any thread."""
+
+    def __init__(self, events: EventLog, thresholds: ServiceThresholds) -> None:
+        self._events = events
+        self._thresholds = thresholds
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._open: dict[str, Job] = {}
+        self._ended: deque[Job] = deque(maxlen=thresholds.ended_jobs)
+        self._cancels: dict[str, Callable[[], None]] = {}
+
+    def jobs(self) -> Sequence[Job]:
+        """Those that wait or run, then those that ended, newest first."""
+        with self._lock:
+            return [*reversed(self._open.values()), *reversed(self._ended)]
+
+    def job(self, number: str) -> Job | None:
+        with self._lock:
+            return self._open.get(number) or next((job for job in self._ended if job.number == number), None)
+
+    def add(
+        self, kind: JobKind, name: str, tables: Sequence[TableName], reason: str = "", state: JobState = "waiting"
+    ) -> Job:
+        """A new job, which waits or runs already."""
+        now = datetime.now(timezone.utc)
+        began = now if state == "running" else None
+        job = Job(str(next(self._numbers)), kind, name, tuple(tables), state, now, began, reason=reason)
+        return self._put(job)
+
+    def begin(self, number: str, cancel: Callable[[], None] | None = None) -> bool:
+        """The job runs from now on; `cancel` ends its work. False where it was cancelled while it waited."""
+        with self._lock:
+            job = self._open.get(number)
+            if job is None:
+                return False
+            if cancel is not None:
+                self._cancels[number] = cancel
+            job = self._open[number] = replace(job, state="running", began_at=datetime.now(timezone.utc))
+        self._events.add("job", job)
+        return True
+
+    def say(self, number: str, line: str) -> None:
+        """Adds a line of progress to a job that runs."""
+        with self._lock:
+            job = self._open.get(number)
+            if job is None:
+                return
+            lines = (*job.lines, line)[-self._thresholds.job_lines :]
+            job = self._open[number] = replace(job, lines=lines)
+        self._events.add("job", job)
+
+    def end(self, number: str, state: JobState, **outcome: Any) -> Job | None:
+        """The end of a job that waits or runs, with what came of it, as fields of `Job`; None where it has ended."""
+        with self._lock:
+            job = self._open.pop(number, None)
+            self._cancels.pop(number, None)
+            if job is None:
+                return None
+            now = datetime.now(timezone.utc)
+            seconds = (now - job.began_at).total_seconds() if job.began_at else 0.0
+            lines = (*job.lines, *outcome.pop("lines", ()))[-self._thresholds.job_lines :]
+            job = replace(job, state=state, ended_at=now, seconds=seconds, lines=lines, **outcome)
+            self._ended.append(job)
+        self._events.add("job", job)
+        return job
+
+    def forget(self, number: str) -> None:
+        """Takes a job away that did nothing worth a look."""
+        with self._lock:
+            self._open.pop(number, None)
+
+    def cancel(self, number: str) -> Job | None:
+        """Ends a job that waits, and the work of one that runs; None where there is no such job, or it can't end."""
+        with self._lock:
+            job = self._open.get(number)
+            cancel = self._cancels.get(number)
+        if job is None:
+            return None
+        if job.state == "waiting":
+            return self.end(number, "cancelled")
+        if cancel is None:
+            return None
+        cancel()
+        self.say(number, "cancelled by a user")
+        return self.job(number)
+
+    def _put(self, job: Job) -> Job:
+        with self._lock:
+            self._open[job.number] = job
+        self._events.add("job", job)
+        return job

@@ -1,0 +1,315 @@
+"""One process keeps a warehouse fresh and healthy: it ingests, refreshes models, and does the upkeep of all tables."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.errors import ArcticError, SparkEnded
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.follower import Follower
+from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.live_warehouse import LiveWarehouse
+from arctic_runtime.service.overviews import IngestionRun
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.surroundings import Surroundings
+from arctic_runtime.service.task import Done, Report, Task
+from arctic_runtime.service.term import Term
+from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.session_pool import SessionPool
+
+LOG = logging.getLogger(__name__)
+
+
+class ServedProject(Protocol):
+    """The project that a service keeps fresh; what it has may change while the service runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def threads(self) -> int:
+        """How many models are refreshed side by side."""
+
+    def changed(self) -> bool:
+        """Whether files of the project are others than when it was last loaded; cheap."""
+
+    def load(self) -> Sequence[FollowedModel] | None:
+        """The models as the project has them now; None where it can't be used, which the user has been told."""
+
+    def followed(self) -> Sequence[FollowedModel]:
+        """The models that are kept fresh."""
+
+    def refresh(self, task: Task) -> Done:
+        """Refreshes a model in the calling thread; raises what `RefreshModel` raises."""
+
+    def prepare_thread(self) -> None:
+        """Readies a thread that refreshes models."""
+
+    def models(self) -> Sequence[Model]:
+        """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
+
+    def maintained(self) -> Sequence[Maintained]:
+        """The tables that are kept up."""
+
+    def expected(self) -> Collection[TableName]:
+        """The tables that ingestion makes when their first rows come."""
+
+
+class Ingesting(Protocol):
+    """The ingestion of a source: `run` returns after `stop`, and raises why it can't go on."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Told:
+    """Who is told what happens: in lines for people, and what became of each model."""
+
+    say: Callable[[str], None] = lambda _: None
+    report: Callable[[Report], None] = lambda _: None
+
+
+class Service:
+    """Keeps the warehouse of a project fresh and healthy until `stop`; `live` shows what it does.
+
+    Of several services on one schema one leads, and the others stand by: correctness does not depend on it, since every
+    commit is a compare-and-swap. All state is in the tables, so the process may end at any moment. `ingesting` makes
+    the ingestions, anew each time that the service begins to lead. Without upkeep each refresh does that of its table.
+    """
+
+    def __init__(
+        self,
+        project: ServedProject,
+        reader: CatalogReader,
+        sessions: SessionPool,
+        table: ServiceTable,
+        settings: ServeSettings,
+        ingesting: Callable[[], Sequence[Ingesting]] = lambda: (),
+        told: Told | None = None,
+        version: str = "",
+        with_upkeep: bool = True,
+    ) -> None:
+        limits = self._limits = reader.thresholds.service
+        self._project = project
+        self._reader = reader
+        self._table = table
+        self._told = told or Told()
+        self._ingesting = ingesting
+        self._with_upkeep = with_upkeep
+        times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
+        self._lease = Lease(table, times)
+        events = EventLog(limits.events)
+        board = JobBoard(events, limits)
+        self._around = Surroundings(reader)
+        self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._around)
+        self.live = LiveWarehouse(project, reader, sessions, table, self._around, self._upkeep, board, events, version)
+        self._stopping = threading.Event()
+        self._term: Term | None = None
+
+    def run(self) -> None:
+        """Leads, or stands by until it may, until `stop`; raises SparkEnded where Spark is gone."""
+        self._table.ensure()
+        self._around.paused = self._table.paused()
+        self._use(self._project.followed())
+        observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
+        observer.start()
+        try:
+            while self._may_lead():
+                self._lead()
+        finally:
+            self._stopping.set()
+            self.live.change_state(role="ending")
+            self.live.close()
+            observer.join()
+
+    def stop(self) -> None:
+        """Ends the service after what is under way; can be called from any thread or signal handler."""
+        self._stopping.set()
+        term = self._term
+        if term is not None:
+            term.end()
+
+    def batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
+        """A batch of a source was ingested: those who read its tables are looked at without a pause."""
+        self.live.events.add("batch", {"source": source, **data})
+        for table in tables:
+            self._upkeep.moved(table)
+        follower = self.live.follower
+        if follower is not None:
+            follower.wake()
+
+    # Leading
+
+    def _may_lead(self) -> bool:
+        """Waits for the lease; False where the service is stopped meanwhile."""
+        while not self._stopping.is_set():
+            try:
+                other = self._lease.take()
+                self.live.set_error("lease", "")
+            except ArcticError as error:
+                self.live.set_error("lease", str(error))
+            else:
+                if other is None:
+                    return True
+                self._stand_by(other)
+            self._stopping.wait(self._limits.lease_poll_seconds)
+        return False
+
+    def _stand_by(self, other: Held) -> None:
+        if self.live.state().leader != other.process:
+            self._told.say(f"stands by while {other.process} leads")
+            self.live.change_state(role="stands_by", leader=other.process)
+
+    def _lead(self) -> None:
+        """Does all the work until the service is stopped, or another one has taken over."""
+        term = self._term = Term()
+
+        def lost(other: Held) -> None:
+            self._stand_by(other)
+            term.end()
+
+        try:
+            if self._stopping.is_set():
+                return
+            self.live.change_state(role="leads", leader="")
+            self._around.paused = self._table.paused()
+            with self._lease.kept(lost):
+                self._work(term)
+        finally:
+            self._term = None
+            self._lease.end()
+        if term.error is not None:
+            raise term.error
+
+    def _work(self, term: Term) -> None:
+        project, around = self._project, self._around
+        follower = Follower(
+            self._reader,
+            self._refresh,
+            self._report,
+            project.threads,
+            self._told.say,
+            project.prepare_thread,
+            is_paused=around.waits,
+        )
+        parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
+        parts |= {f"ingest {of.name}": partial(self._ingest, term, of) for of in self._ingesting()}
+        with follower:
+            follower.follow(project.followed())
+            term.on_end(follower.stop)
+            self.live.follower = follower
+            threads = [self._beside(name, action) for name, action in parts.items()]
+            try:
+                follower.run(_Reloading(project, self._use))
+            except SparkEnded as error:
+                term.error = error
+            finally:
+                self.live.follower = None
+                term.end()
+                for thread in threads:
+                    thread.join()
+
+    def _beside(self, name: str, action: Callable[[], None]) -> threading.Thread:
+        """A part of the service in a thread of its own; where it ends by an error the others go on."""
+
+        def act() -> None:
+            try:
+                action()
+            except Exception as error:
+                LOG.exception("%s ended", name)
+                self.live.set_error(name, message_of(error))
+                self._told.say(f"{name} ended: {message_of(error)}")
+
+        thread = threading.Thread(target=act, name=name)
+        thread.start()
+        return thread
+
+    def _use(self, models: Sequence[FollowedModel]) -> None:
+        """Shows, and keeps up, what the project has now."""
+        maintained = self._project.maintained()
+        self._around.use(models, [of.model for of in maintained], self._project.expected())
+        self._upkeep.maintain(maintained)
+
+    # Its parts
+
+    def _ingest(self, term: Term, ingestion: Ingesting) -> None:
+        """Ingests a source; where that fails it is tried again after a pause, and the others go on."""
+        failures = 0
+        while not term.over.is_set():
+            self.live.ingestion(ingestion.name, IngestionRun(True))
+            began = time.monotonic()
+            remove = term.on_end(ingestion.stop)
+            try:
+                ingestion.run()
+                break
+            except Exception as error:
+                is_steady = time.monotonic() - began > self._limits.steady_seconds
+                failures = 0 if is_steady else min(failures + 1, self._limits.retry_doublings)
+                pause = self._limits.retry_seconds * 2.0**failures
+                message = message_of(spark_ended(error) or error)
+                self.live.ingestion(ingestion.name, IngestionRun(False, message))
+                self._told.say(f"source {ingestion.name}: {message}\n  tried again in {pause:.0f} s")
+                term.over.wait(pause)
+            finally:
+                remove()
+        self.live.ingestion(ingestion.name, IngestionRun(False))
+
+    def _refresh(self, task: Task) -> Done:
+        self.live.refresh_begins(task)
+        does_upkeep = not self._with_upkeep or self._upkeep.is_overdue(task.followed.table)
+        return self._project.refresh(replace(task, with_upkeep=does_upkeep))
+
+    def _report(self, report: Report) -> None:
+        self.live.refresh_ended(report)
+        if report.status == "refreshed":
+            self._upkeep.moved(report.followed.table)
+        self._told.report(report)
+
+    def _observe_always(self) -> None:
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                for table in self.live.observe():
+                    self._upkeep.moved(table)
+                self.live.set_error("catalog", "")
+            except Exception as error:
+                if not isinstance(error, ArcticError):
+                    LOG.exception("tables could not be observed")
+                self.live.set_error("catalog", message_of(error))
+            took = time.monotonic() - began
+            self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))
+
+
+class _Reloading:
+    """The project for a follower; whoever shows its tables is told of new ones."""
+
+    def __init__(self, project: ServedProject, use: Callable[[Sequence[FollowedModel]], None]) -> None:
+        self._project = project
+        self._use = use
+        self.changed = project.changed
+
+    def load(self) -> Sequence[FollowedModel] | None:
+        models = self._project.load()
+        if models is not None:
+            self._use(models)
+        return models

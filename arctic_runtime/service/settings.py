@@ -1,0 +1,113 @@
+"""How a service works, as `serve` of a target in profiles.yml says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import time
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.arguments import read_count
+from arctic_runtime.plan.config_readers import read_size
+from arctic_runtime.plan.upkeep import Hours, UpkeepBudget
+from arctic_runtime.profile import nearest
+from arctic_runtime.service.http.settings import HttpSettings
+
+KEYS = ("http", "upkeep")
+UPKEEP_KEYS = ("jobs", "bytes_per_minute", "quiet_hours", "groups")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(
+    r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>\d\d?:\d\d)\s*-\s*(?P<end>\d\d?:\d\d)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """The budget of upkeep, and what HTTP is to do, as it is written."""
+
+    budget: UpkeepBudget = field(default_factory=UpkeepBudget)
+    http: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def read_settings(written: Mapping[str, Any]) -> ServeSettings:
+    """The settings of a service; raises ConfigError for what can't be meant."""
+    _refuse_unknown("serve", written, KEYS)
+    http = written.get("http") or {}
+    if not isinstance(http, Mapping):
+        raise ConfigError(f"`serve.http` must be a mapping; found {http!r}")
+    return ServeSettings(read_budget(written.get("upkeep") or {}), http)
+
+
+def read_http(written: Mapping[str, Any]) -> HttpSettings:
+    """The settings of HTTP; raises ConfigError for unknown ones, and those that can't be used."""
+    kinds = {of.name: type(of.default) for of in fields(HttpSettings)}
+    _refuse_unknown("serve.http", written, tuple(kinds))
+    for key, value in written.items():
+        _check_kind(f"serve.http.{key}", value, kinds[key])
+    given: dict[str, Any] = {key: tuple(value) if kinds[key] is tuple else value for key, value in written.items()}
+    return HttpSettings(**given)
+
+
+def _check_kind(label: str, value: Any, kind: type) -> None:
+    names = {str: "text", int: "a whole number", float: "a number", tuple: "a list"}
+    accepted = {int: (int,), float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
+    if not isinstance(value, accepted) or isinstance(value, bool):
+        raise ConfigError(f"`{label}` must be {names[kind]}; found a {type(value).__name__}")
+
+
+def read_budget(written: Any) -> UpkeepBudget:
+    """The budget of upkeep; raises ConfigError for what can't be meant."""
+    if not isinstance(written, Mapping):
+        raise ConfigError(f"`serve.upkeep` must be a mapping; found {written!r}")
+    _refuse_unknown("serve.upkeep", written, UPKEEP_KEYS)
+    jobs = read_count("serve.upkeep.jobs", written.get("jobs", 1))
+    if jobs < 1:
+        raise ConfigError(f"`serve.upkeep.jobs` must be 1 or more; found {jobs}")
+    most = written.get("bytes_per_minute")
+    groups = written.get("groups") or {}
+    if not isinstance(groups, Mapping):
+        raise ConfigError(f"`serve.upkeep.groups` must be a mapping of schemas to bytes a minute; found {groups!r}")
+    return UpkeepBudget(
+        jobs,
+        None if most is None else read_size("serve.upkeep.bytes_per_minute", most),
+        tuple(_read_hours(text) for text in _listed(written.get("quiet_hours") or ())),
+        {str(schema): read_size(f"serve.upkeep.groups.{schema}", size) for schema, size in groups.items()},
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _read_hours(text: Any) -> Hours:
+    """Hours such as `08:00-18:00` or `mon-fri 22:00-06:00`."""
+    match = _HOURS.fullmatch(str(text).strip())
+    try:
+        if match is None:
+            raise ValueError
+        first, last = match["first"], match["last"] or match["first"]
+        days = frozenset(range(7)) if first is None else _days(first, last)
+        return Hours(_time(match["begin"]), _time(match["end"]), days)
+    except ValueError:
+        raise ConfigError(
+            f"`serve.upkeep.quiet_hours`: {text!r} can't be read.\n"
+            "  expected: hours of the service's own clock, such as 08:00-18:00 or mon-fri 22:00-06:00"
+        ) from None
+
+
+def _days(first: str, last: str) -> frozenset[int]:
+    begin, end = _DAYS.index(first.lower()), _DAYS.index(last.lower())
+    return frozenset((begin + offset) % 7 for offset in range((end - begin) % 7 + 1))
+
+
+def _time(text: str) -> time:
+    hour, minute = map(int, text.split(":"))
+    return time(0) if (hour, minute) == (24, 0) else time(hour, minute)
+
+
+def _refuse_unknown(where: str, written: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in written:
+        if key not in known:
+            raise ConfigError(f"`{where}` has no key `{key}`{nearest(str(key), known)}; known are {', '.join(known)}")

@@ -1,0 +1,90 @@
+"""What the parts of a service know of each other: tables and models, who writes now, and what users paused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.observe import view_sql
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.profile import nearest
+from arctic_runtime.service.readings import FollowedModel, Readings
+
+
+class Surroundings:
+    """The tables of the project: those that are kept up, the models that are refreshed, and what goes on at them."""
+
+    def __init__(self, reader: CatalogReader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._writing: set[TableName] = set()
+        self.models: Mapping[TableName, Model] = {}
+        self.followed: tuple[FollowedModel, ...] = ()
+        self.paused = Paused()
+        self.existing: Collection[TableName] = ()
+        self._expected: frozenset[TableName] = frozenset()
+        self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
+
+    def use(
+        self, followed: Sequence[FollowedModel], others: Sequence[Model], expected: Collection[TableName] = ()
+    ) -> None:
+        """These are the tables from now on; `expected` are those that ingestion makes when their first rows come."""
+        self.models = {of.table: of for of in others} | {of.table: of.model for of in followed}
+        self.followed = tuple(followed)
+        self._expected = frozenset(expected)
+
+    def busy(self) -> Collection[TableName]:
+        """The tables that refreshes write now."""
+        with self._lock:
+            return tuple(self._writing)
+
+    def begin(self, table: TableName) -> None:
+        with self._lock:
+            self._writing.add(table)
+
+    def end(self, table: TableName) -> None:
+        with self._lock:
+            self._writing.discard(table)
+
+    def is_paused(self, table: TableName) -> bool:
+        """Whether users told the service to leave a table alone."""
+        return self.paused.everything or str(table) in self.paused.tables
+
+    def waits(self, table: TableName) -> bool:
+        """Whether a model is to be left alone: users paused it, or ingestion has yet to make a table that it reads."""
+        if self.is_paused(table):
+            return True
+        missing = self._expected - set(self.existing)
+        return bool(missing) and any(of.table == table and of.declared & missing for of in self.followed)
+
+    def is_upkeep_paused(self, table: TableName) -> bool:
+        """Whether users told it to leave its files alone."""
+        return self.is_paused(table) or str(table) in self.paused.upkeep
+
+    def named(self, name: str) -> TableName:
+        """The table of this name, with or without catalog and schema; raises ConfigError where it is not one."""
+        known = list(self.models)
+        found = [of for of in known if name in (str(of), f"{of.schema}.{of.name}")]
+        found = found or [of for of in known if name == of.name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ConfigError(f"{name!r} is the name of several tables: {', '.join(map(str, found))}")
+        raise ConfigError(f"no table of the project is named {name!r}{nearest(name, [of.name for of in known])}")
+
+    def reads(self) -> Mapping[TableName, Collection[TableName]]:
+        """The tables that each model reads, directly and through views."""
+        followed = self.followed
+        if self._read is None or self._read[0] is not followed:
+            self._read = (followed, Readings(followed, partial(view_sql, self._reader)))
+        readings = self._read[1]
+        found = observe_heads(self._reader, readings.relations())
+        while readings.resolve(found.heads, found.views):
+            found = observe_heads(self._reader, readings.relations())
+        return {table: of.tables - {table} for table, of in readings.of.items()}

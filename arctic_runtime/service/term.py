@@ -1,0 +1,48 @@
+"""The time for which a service leads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from arctic_runtime.errors import SparkEnded
+
+
+class Term:
+    """What runs while a service leads, and what ends it; may be used by any thread."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+        self._ends: list[Callable[[], None]] = []
+        self.error: SparkEnded | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.over.is_set()
+
+    def wait(self, seconds: float) -> None:
+        self.over.wait(seconds)
+
+    def on_end(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Calls an action at the end; what is returned takes it back."""
+        with self._lock:
+            self._ends.append(action)
+            is_over = self.over.is_set()
+        if is_over:
+            action()
+
+        def remove() -> None:
+            with self._lock, suppress(ValueError):
+                self._ends.remove(action)
+
+        return remove
+
+    def end(self) -> None:
+        self.over.set()
+        with self._lock:
+            actions = list(self._ends)
+        for action in actions:
+            # A transport may take a while to end, and a signal's handler must not.
+            threading.Thread(target=action, daemon=True).start()

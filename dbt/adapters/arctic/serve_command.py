@@ -1,0 +1,169 @@
+"""The command `arctic serve`: one process that ingests, refreshes models, does upkeep, and shows all of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
+from dbt.adapters.arctic.__version__ import version
+from dbt.adapters.arctic.run_command import reporter
+from dbt.adapters.arctic.signals import ended_by_signals
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job import BatchReport, Ingestion
+    from arctic_runtime.service.service import Service
+    from arctic_runtime.service.task import Report
+    from arctic_runtime.thresholds import Thresholds
+
+NAME = "serve"
+DESCRIPTION = "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser"
+PARTS = ("ingest", "upkeep", "http")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=PARTS,
+        help="leave a part to somebody else: `arctic ingest`, or the upkeep after each `dbt run`",
+    )
+    parser.add_argument("--host", help="the address for HTTP (default: 127.0.0.1); others need a token in the profile")
+    parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")
+
+
+def perform(options: argparse.Namespace) -> Answer:
+    """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
+    from arctic_runtime.service.lineage.configured import lineage_emitter
+    from arctic_runtime.service.service import Service, Told
+    from arctic_runtime.spark.engine.session_pool import pool_of
+    from dbt.adapters.arctic.following.loaded_project import Location
+    from dbt.adapters.arctic.following.served_project import ServedProject
+
+    location = Location(
+        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, with_sources=True
+    )
+    project = ServedProject(location, _warn)
+    credentials: Any = project.followed_project.loaded.config.credentials
+    settings = read_settings(credentials.serve)
+    reader, profile = project.followed_project.refresher.reader, project.followed_project.loaded.profile
+    pool, say = pool_of(profile), reporter(options.json, once=False)
+
+    def ingesting() -> Sequence[_Source]:
+        return () if "ingest" in options.without else [_Source(of, reader, pool, service) for of in project.sources]
+
+    with ExitStack() as parts:
+        lineage = lineage_emitter(reader, project.name, _warn)
+        told = [say] if lineage is None else [say, parts.enter_context(lineage)]
+
+        def report(found: Report) -> None:
+            for tell in told:
+                tell(found)
+
+        service = Service(
+            project,
+            reader,
+            pool,
+            ServiceTable(str(credentials.schema), reader),
+            settings,
+            ingesting,
+            Told(_warn, report),
+            version,
+            with_upkeep="upkeep" not in options.without,
+        )
+        if "http" not in options.without:
+            parts.enter_context(_http(service, settings, options, reader.thresholds))
+        parts.enter_context(ended_by_signals(NAME, service.stop, "ends after the work under way"))
+        _warn(f"keeps {len(project.followed())} models fresh, {project.threads} side by side")
+        service.run()
+    return Answer(None, ())
+
+
+@contextmanager
+def _http(
+    service: Service, settings: ServeSettings, options: argparse.Namespace, thresholds: Thresholds
+) -> Iterator[None]:
+    """The API and the page, while this lasts; raises ConfigError where the address can't be used."""
+    _check_installed()
+    from arctic_runtime.service.http.server import HttpServer
+    from arctic_runtime.service.metrics import Metrics
+
+    given = {"host": options.host, "port": options.port}
+    written = {**settings.http, **{key: value for key, value in given.items() if value is not None}}
+    with (
+        Metrics(service.live, thresholds.service) as metrics,
+        HttpServer(service.live, read_http(written), metrics.text, thresholds.http) as server,
+    ):
+        _warn(f"shows the warehouse at {server.url}")
+        yield
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the API and the page of `arctic serve` need packages that are not installed.\n  found: no {missing[0]}\n"
+            "  what to do: pip install 'dbt-arctic[serve]', or leave them out by --without http"
+        )
+
+
+@dataclass
+class _Source:
+    """The ingestion of one source, made when it begins, since one that has ended is not used again."""
+
+    source: Any
+    reader: Any
+    pool: Any
+    service: Service
+
+    def __post_init__(self) -> None:
+        self._job: Ingestion | None = None
+        self._is_stopped = False
+
+    @property
+    def name(self) -> str:
+        return str(self.source.name)
+
+    def run(self) -> None:
+        from arctic_runtime.ingest.connectors import connect
+        from arctic_runtime.ingest.job import Ingestion
+
+        session: Callable[[], Any] = self.pool.environment.session
+        connection = connect(self.source, self.reader, session)
+        job = Ingestion(self.source, connection.transport, connection.form, self.reader, session, self._report)
+        self._job = job
+        if not self._is_stopped:
+            job.run(once=False)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._job is not None:
+            self._job.stop()
+
+    def _report(self, batch: BatchReport) -> None:
+        if batch.count:
+            data = {
+                "events": batch.count,
+                "seconds": round(batch.seconds, 3),
+                "tables": {of.table: dict(of.rows) for of in batch.tables},
+                "dead": sum(of.dead for of in batch.tables),
+                "behind": batch.behind,
+            }
+            names = {table.name: table.table for table in self.source.tables}
+            written = [names[of.table] for of in batch.tables if of.table in names]
+            self.service.batch(self.name, data, written)
+
+
+def _warn(text: str) -> None:
+    print(f"arctic serve: {text}", file=sys.stderr, flush=True)

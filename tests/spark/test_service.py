@@ -1,0 +1,247 @@
+"""A service over real tables: models follow, files are kept up under a budget, and of two services one leads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.registry import operation
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.plan.upkeep import UpkeepBudget
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.live import Job, TableOverview
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.refresher import Refresher
+from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.task import Done, Task
+from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LANDED = "id int, city string"
+
+
+@dataclass
+class Project:
+    """Models of a warehouse, as a dbt project has them."""
+
+    lake: Warehouse
+    of: Sequence[Model]
+    name: str = "shop"
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        self._refresh = Refresher(self.lake.reader, SessionPool(self.lake.environment.profile), lambda _: ())
+
+    def changed(self) -> bool:
+        return False
+
+    def load(self) -> None:
+        return None
+
+    def followed(self) -> Sequence[FollowedModel]:
+        return [FollowedModel(model, model.table.name) for model in self.of]
+
+    def refresh(self, task: Task) -> Done:
+        return self._refresh(task)
+
+    def prepare_thread(self) -> None:
+        """Nothing to do without dbt."""
+
+    def models(self) -> Sequence[Model]:
+        return self.of
+
+    def maintained(self) -> Sequence[Maintained]:
+        return [Maintained(model, tuple(other for other in self.of if other is not model)) for model in self.of]
+
+    def expected(self) -> Collection[TableName]:
+        return ()
+
+
+@dataclass
+class Running:
+    """A service in a thread of its own, and what it said."""
+
+    service: Service
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self.service.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.service.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def table(self, name: str) -> TableOverview | None:
+        return self.service.live.table(name)
+
+    def role(self) -> str:
+        return self.service.live.state().role
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(lake: Warehouse) -> Iterator[Start]:
+    """Starts services, which end with the test."""
+    often = lake.under(
+        service={"poll_seconds": 0.1, "lease_poll_seconds": 0.1, "lease_seconds": 5, "lease_renewal_seconds": 0.5},
+        upkeep={"settle_seconds": 0, "poll_seconds": 0.1},
+    )
+    begun: list[Running] = []
+
+    def starts(*models: Model) -> Running:
+        said: list[str] = []
+        service = Service(
+            Project(often, models),
+            often.reader,
+            SessionPool(often.environment.profile),
+            ServiceTable(lake.namespace, often.reader),
+            ServeSettings(),
+            told=Told(said.append),
+        )
+        begun.append(Running(service, said))
+        return begun[-1]
+
+    yield starts
+    for running in begun:
+        running.stop()
+
+
+def until(holds: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold"
+        time.sleep(0.05)
+
+
+def refreshed(running: Running, count: int) -> dict[str, int]:
+    """The models of that many refreshes, once these have ended, and how many rows each inserted."""
+
+    def ended() -> list[Job]:
+        return [job for job in running.service.live.jobs() if job.kind == "refresh" and job.state == "done"]
+
+    until(lambda: len(ended()) >= count)
+    return {job.name: dict(job.rows).get("insert", 0) for job in ended()}
+
+
+def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Warehouse, start: Start) -> None:
+    lake.append("landed", [(1, "a"), (2, "b")], LANDED)
+    keyed = lake.model("keyed", "select id, city from {landed}", primary_key="id")
+    cities = lake.model("cities", "select city, count(*) as n from {keyed} group by city", primary_key="city")
+    first = start(keyed, cities)
+    until(lambda: first.table("cities") and first.table("cities").state == "fresh")  # type: ignore[union-attr]
+    second = start(keyed, cities)
+    until(lambda: second.service.live.state().leader)
+    assert (first.role(), second.role()) == ("leads", "stands_by")
+    until(second.service.live.tables)
+    assert [(of.table.name, of.layer) for of in second.service.live.tables()] == [
+        ("landed", 0), ("keyed", 1), ("cities", 2),
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="stands by"):
+        second.service.live.refresh([])
+
+    first.stop()
+    until(lambda: second.role() == "leads")
+    lake.append("landed", [(3, "a")], LANDED)
+    until(lambda: lake.rows(cities) == [("a", 2), ("b", 1)])
+    until(lambda: second.table("landed").readers[0].commits == 0)  # type: ignore[union-attr]
+    assert refreshed(second, 2) == {"keyed": 1, "cities": 0}
+    assert lake.broken(cities) == []
+
+
+def test_what_users_ask_for_is_done_beside_and_a_paused_model_holds_back_those_below(
+    lake: Warehouse, start: Start
+) -> None:
+    lake.append("landed", [(1, "a")], LANDED)
+    keyed = lake.model("keyed", "select id, city from {landed}", primary_key="id")
+    cities = lake.model("cities", "select city, count(*) as n from {keyed} group by city", primary_key="city")
+    running = start(keyed, cities)
+    live = running.service.live
+    until(lambda: running.table("cities") and running.table("cities").state == "fresh")  # type: ignore[union-attr]
+    live.pause(["keyed"], upkeep_only=False)
+    lake.append("landed", [(2, "b")], LANDED)
+    until(lambda: running.table("cities").stale_since)  # type: ignore[union-attr]
+    assert running.table("keyed").state == "paused"  # type: ignore[union-attr]
+
+    number = live.submit(operation("verify"), ["cities"], {}).number
+    until(lambda: live.job(number).state == "done")  # type: ignore[union-attr]
+    answer = live.ask(operation("status"), ["keyed"], {}, plan=False)
+    assert answer.data[0]["rows"] == 1
+    broken = live.submit(operation("restore"), ["keyed"], {"version": "1"}).number
+    until(lambda: live.job(broken).state == "failed")  # type: ignore[union-attr]
+    assert "version" in live.job(broken).error  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="did you mean 'cities'"):
+        live.submit(operation("verify"), ["citties"], {})
+
+    live.resume(["keyed"])
+    until(lambda: lake.rows(cities) == [("a", 1), ("b", 1)])
+
+
+def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Warehouse) -> None:
+    model = lake.model("m", "select id, city from {s}", primary_key="id", compaction={"change_files": 2})
+    for number in range(4):
+        lake.load("s", [(at, "a") for at in range(number + 1)], LANDED)
+        lake.run(model)
+    busy, now = [model.table], [0.0]
+    is_away = threading.Event()
+    is_away.set()
+
+    class Writers:
+        def busy(self) -> Collection[TableName]:
+            return busy
+
+        def is_upkeep_paused(self, _: TableName) -> bool:
+            return False
+
+    class Away(SessionPool):
+        def take(self) -> SparkSession:
+            if is_away.is_set():
+                raise ConfigError("no server answers")
+            return super().take()
+
+    board, pool = JobBoard(EventLog(100), lake.reader.thresholds.service), Away(lake.environment.profile)
+    reader = lake.under(compaction={"commit_bytes": 0}).reader
+    runner = UpkeepRunner(reader, pool, UpkeepBudget(bytes_per_minute=2**30), board, Writers(), lambda: now[0])
+    runner.maintain([Maintained(model)])
+    runner.look()
+    assert runner.begin() == []
+    (waiting,) = runner.planned()
+    assert (waiting.operation, waiting.waits_for) == ("compact", "for its writer")
+    assert runner.waste(model.table) > 0
+
+    busy.clear()
+    (due,) = runner.begin()
+    runner.perform(due)
+    (job,) = board.jobs()
+    assert (job.state, job.error) == ("failed", "no server answers")
+    assert runner.begin() == []
+
+    is_away.clear()
+    now[0] += reader.thresholds.upkeep.retry_seconds
+    rows = lake.rows(model)
+    (due,) = runner.begin()
+    runner.perform(due)
+    job = board.jobs()[0]
+    assert (job.state, job.bytes > 0) == ("done", True)
+    assert lake.rows(model) == rows
+    runner.look()
+    assert runner.begin() == []
+    assert runner.planned() == []
