@@ -13,6 +13,9 @@ from benchmarks import (
     flatness,
     handwritten,
     ingest,
+    ingest_latency,
+    ingest_peers,
+    ingest_rows,
     layers,
     live,
     lookup,
@@ -51,7 +54,9 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "live_idle": lambda _: live.measure(),
     "ingest_files": lambda options: ingest.measure_files(options.rows),
     "ingest_debezium": lambda options: ingest.measure_debezium(options.rows),
-    "ingest_latency": lambda options: ingest.measure_latency(options.minutes),
+    "ingest_rows": lambda options: ingest_rows.measure(options.rows),
+    "ingest_peers": lambda options: ingest_peers.measure(options.rows // 20),
+    "ingest_latency": lambda options: ingest_latency.measure(options.minutes),
 }
 
 
@@ -61,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table (default: 10,000,000)")
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H (default: 1)")
-    parser.add_argument("--minutes", type=float, default=2.0, help="minutes of a load that goes on (default: 2)")
+    parser.add_argument("--minutes", type=float, default=3.0, help="minutes of a load that goes on (default: 3)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results.json"), metavar="FILE")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
