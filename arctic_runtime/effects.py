@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -159,14 +159,15 @@ def effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILEN
     warehouse can't be written.
     """
     kind = EFFECTS[name].kind
-    watched: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
-    match kind:
-        case "repeatable":
-            return wait_for_lock(watched, what, engine)
-        case "once":
-            return _once(watched, what, engine)
-        case _:
-            assert_never(kind)
+    guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
+    with watched(name):
+        match kind:
+            case "repeatable":
+                return wait_for_lock(guarded, what, engine)
+            case "once":
+                return _once(guarded, what, engine)
+            case _:
+                assert_never(kind)
 
 
 def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
@@ -229,6 +230,33 @@ def retried(action: Callable[[], T], attempts: int) -> T:
         with suppress(CommitConflict):
             return action()
     return action()
+
+
+# Watching
+
+
+Watcher = Callable[[str], AbstractContextManager[Any]]
+"""Called with the name of an effect or of a step; what it returns is around the work, in the thread that does it."""
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Lets `watcher` see every effect and step of this process, of all threads, until the block ends."""
+    global _watcher
+    before, _watcher = _watcher, watcher
+    try:
+        yield
+    finally:
+        _watcher = before
+
+
+def watched(name: str) -> AbstractContextManager[Any]:
+    """What is around an effect or a step; nothing where nobody watches."""
+    return _UNWATCHED if _watcher is None else _watcher(name)
+
+
+_UNWATCHED = nullcontext()
+_watcher: Watcher | None = None
 
 
 # Failpoints

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from arctic_runtime.effects import watched
+
 
 class Timings:
     """Seconds by the name of a step, added up over all times that the step was done."""
@@ -18,7 +20,8 @@ class Timings:
         """Adds the time that the block takes to the seconds of a step."""
         start = time.monotonic()
         try:
-            yield
+            with watched(step):
+                yield
         finally:
             self._seconds[step] = self._seconds.get(step, 0.0) + time.monotonic() - start
 

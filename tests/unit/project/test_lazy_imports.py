@@ -16,6 +16,7 @@ HEAVY = {
     "importlib",
     "jpype",
     "openlineage",
+    "opentelemetry",
     "prometheus_client",
     "py4j",
     "pyarrow",
