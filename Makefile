@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases demo live test test-unit test-all lint format docs wheel bench clean
+.PHONY: help install databases browser demo live test test-unit test-all lint format docs wheel bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
 help:
 	@echo "make install    a virtual environment in $(VENV), Java and the JARs that Spark needs"
 	@echo "make databases  PostgreSQL, MariaDB and promtool for tests; part of make install for root on Debian"
+	@echo "make browser    Chromium for the tests of the page; part of make install for root on Debian"
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
@@ -30,7 +31,8 @@ help:
 
 install: $(INSTALLED)
 	@$(BIN)/python -m arctic_runtime.spark.jars --install-java kafka
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory databases; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		$(MAKE) --no-print-directory databases browser; fi
 
 # Their packages start servers of their own where an init system runs; the tests use none of these.
 databases:
@@ -39,6 +41,13 @@ databases:
 		echo "Installing PostgreSQL, MariaDB and promtool"; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 			postgresql mariadb-server prometheus >/dev/null; fi
+
+# The page of the service is tested in it; without it these tests are skipped.
+browser:
+	@if ! command -v chromium >/dev/null; then \
+		echo "Installing Chromium"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			chromium fonts-dejavu-core >/dev/null; fi
 
 # Made anew when what is to be installed changes; otherwise nothing is asked of any network.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -23,7 +23,7 @@ function Plan({ operation, name, onClose }) {
     });
   return html`<${Dialog} title=${`${operation.title}: ${name}`} onClose=${onClose}>
     ${operation.modes.length
-      ? html`<p><label>How much <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((of) => html`<option key=${of} value=${of}>${of}</option>`)}</select></label></p>`
+      ? html`<p><label class="field">How much <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((of) => html`<option key=${of} value=${of}>${of}</option>`)}</select></label></p>`
       : null}
     <${Failure} text=${(isHere && error) || action.error} />
     ${isHere && answer ? html`<pre>${answer.lines.join("\n") || "Nothing to do."}</pre>` : isHere && error ? null : html`<p>Planning…</p>`}

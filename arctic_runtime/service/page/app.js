@@ -201,6 +201,7 @@ function App() {
       <${Status} service=${store.service} link=${store.link} />
     </header>
     <main id="main" tabindex="-1">
+      ${isList ? html`<h1 class="hidden">${view === "" ? "Graph of tables" : "All tables"}</h1>` : null}
       ${isList ? html`<${Filter} search=${search} onSearch=${setSearch} state=${state} onState=${setState} tables=${all} field=${field} />` : null}
       <${Failure} text=${store.error} />
       ${view === "" ? html`<${GraphView} all=${all} found=${found} isFiltered=${isFiltered} now=${now} />` : null}

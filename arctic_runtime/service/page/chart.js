@@ -24,7 +24,7 @@ export function Chart({ label, times, series }) {
           cursor: { show: false },
           scales: { y: { range: (_, least, most) => [0, Math.max(1, (most ?? 0) * 1.1)] } },
           axes: [
-            { ...axis(), values: (_, all) => all.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB")), space: 80 },
+            { ...axis(), values: (_, all) => all.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB")), space: 80, size: 30 },
             { ...axis(), values: (_, all) => all.map(short), size: 52 },
           ],
           series: [{}, ...series.map((one) => ({ stroke: colour(one.colour), width: 2, fill: one.fill ? colour(one.fill) : undefined, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))],

@@ -59,15 +59,15 @@ export function leafName(table) {
 }
 
 export const STATES = {
-  failed: { sign: "✕", text: "its last refresh failed" },
-  missing: { sign: "∅", text: "does not exist" },
-  held: { sign: "⊘", text: "held back by a table above it that failed" },
-  behind: { sign: "◔", text: "something new above it; a refresh is to come" },
-  refreshing: { sign: "↻", text: "being refreshed now" },
-  delayed: { sign: "◷", text: "may be older, as its `target_lag` allows" },
-  paused: { sign: "‖", text: "left alone until somebody resumes it" },
-  fresh: { sign: "✓", text: "shows all that the tables above it have" },
-  unknown: { sign: "·", text: "written by others" },
+  failed: { sign: "✕", text: "Its last refresh failed." },
+  missing: { sign: "∅", text: "It does not exist." },
+  held: { sign: "⊘", text: "It is held back by a table above it that failed." },
+  behind: { sign: "◔", text: "A table above it has something new, and its refresh is to come." },
+  refreshing: { sign: "↻", text: "It is being refreshed." },
+  delayed: { sign: "◷", text: "It may be older, as its target_lag allows." },
+  paused: { sign: "‖", text: "It is left alone until somebody resumes it." },
+  fresh: { sign: "✓", text: "It shows all that the tables above it have." },
+  unknown: { sign: "·", text: "It is written by others." },
 };
 
 export function stateOf(table) {

@@ -2,11 +2,11 @@
 
 import { Component, html, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
 import { freshness, leafName, linkTo, schemaOf, short, stateOf, whole } from "./format.js";
-import { CARD, betterLayout, quickLayout } from "./layout.js";
+import { CARD, GAP, betterLayout, quickLayout } from "./layout.js";
 import { State, useViewport } from "./parts.js";
 import { store } from "./store.js";
 
-const LEAST_SCALE = 0.2;
+const LEAST_SCALE = 0.45;
 const MOST_SCALE = 1.4;
 const MARGIN = 240;
 const HEADER = 62;
@@ -120,16 +120,44 @@ function Edge({ edge, isDim, withLabel }) {
 }
 
 function LayerHead({ tables, x, scale }) {
-  const schemas = [...new Set(tables.map((of) => schemaOf(of.table)))];
-  const isSources = tables.every((of) => of.kind !== "model");
+  const width = (CARD.width + GAP.x) * scale - 12;
+  return html`<div class="layer" style=${{ left: `${x}px`, width: `${width}px` }}><${LayerText} tables=${tables} /></div>`;
+}
+
+// All tables at a glance, however many: a small field for each, in the colour of its state.
+function Fields({ byLayer, matches, onClose }) {
+  return html`<div class="fields" tabindex="0" role="group" aria-label="All tables by layer">
+    ${byLayer.map(
+      (of, n) => html`<section key=${n} aria-label=${titleOf(of)}>
+        <div class="fields-head"><${LayerText} tables=${of} /></div>
+        <div class="cells">
+          ${of.map(
+            (table) => html`<a
+              key=${table.table}
+              class=${`cell cell-${table.state}${matches && !matches.has(table.table) ? " dim" : ""}${table.recent_rows ? " flows" : ""}`}
+              href=${linkTo(table.table)}
+              aria-label=${`${table.table}: ${table.state}`}
+              title=${`${table.table}: ${table.state}`}
+            ></a>`,
+          )}
+        </div>
+      </section>`,
+    )}
+    <p><button type="button" onClick=${onClose}>Back to the graph</button></p>
+  </div>`;
+}
+
+function titleOf(tables) {
+  if (tables.every((of) => of.kind !== "model")) return "Sources";
+  return [...new Set(tables.map((of) => schemaOf(of.table)))].slice(0, 3).join(", ").toUpperCase();
+}
+
+function LayerText({ tables }) {
   const rows = tables.reduce((sum, of) => sum + of.recent_rows, 0);
   const bad = tables.filter((of) => of.state === "failed" || of.state === "held").length;
-  const title = isSources ? "Sources" : schemas.slice(0, 3).join(", ").toUpperCase();
-  return html`<div class="layer" style=${{ left: `${x * scale}px`, width: `${CARD.width * scale}px` }}>
-    <strong>${title}</strong>
+  return html`<strong>${titleOf(tables)}</strong>
     <span>${whole(tables.length)} ${tables.length === 1 ? "table" : "tables"}${bad ? html` · <b class="bad">${bad} failing</b>` : null}</span>
-    <span>${rows ? `+${short(rows)} rows/min` : "no rows flow"}</span>
-  </div>`;
+    <span>${rows ? `+${short(rows)} rows/min` : "no rows flow"}</span>`;
 }
 
 export function Graph({ all, tables, matches, now }) {
@@ -138,6 +166,7 @@ export function Graph({ all, tables, matches, now }) {
   const layout = useLayout(tables);
   const [wanted, setScale] = useState(0);
   const [near, setNear] = useState("");
+  const [asFields, setFields] = useState(false);
   const fitting = Math.min(1, (view.width - 48) / Math.max(1, layout.width));
   const scale = wanted || Math.max(view.width < 700 ? 0.75 : 0.6, fitting);
 
@@ -155,7 +184,11 @@ export function Graph({ all, tables, matches, now }) {
   );
 
   const zoom = (factor) => setScale(Math.min(MOST_SCALE, Math.max(LEAST_SCALE, scale * factor)));
-  const fitAll = () => setScale(Math.max(LEAST_SCALE, Math.min(fitting, (view.height - HEADER - 40) / Math.max(1, layout.height))));
+  const fitAll = () => {
+    const all = Math.min(fitting, (view.height - HEADER - 40) / Math.max(1, layout.height));
+    if (all < LEAST_SCALE) setFields(true);
+    else setScale(all);
+  };
   const onWheel = (event) => {
     if (!event.ctrlKey) return;
     event.preventDefault();
@@ -163,9 +196,10 @@ export function Graph({ all, tables, matches, now }) {
   };
 
   return html`<section class="graph-view" aria-label="Graph of tables">
-    <div class="graph" ref=${scroller} tabindex="0" role="group" aria-label="Tables by layer" onWheel=${onWheel}>
+    ${asFields ? html`<${Fields} byLayer=${byLayer} matches=${matches} onClose=${() => setFields(false)} />` : null}
+    <div class=${`graph${asFields ? " away" : ""}`} ref=${scroller} tabindex="0" role="group" aria-label="Tables by layer" onWheel=${onWheel}>
       <div class="layers" style=${{ width: `${layout.width * scale + 2 * left}px`, height: `${HEADER}px` }}>
-        ${byLayer.map((of, n) => html`<${LayerHead} key=${n} tables=${of} x=${left / scale + n * (CARD.width + 104)} scale=${scale} />`)}
+        ${byLayer.map((of, n) => html`<${LayerHead} key=${n} tables=${of} x=${left + n * (CARD.width + GAP.x) * scale} scale=${scale} />`)}
       </div>
       <div class="canvas" style=${{ width: `${layout.width * scale + 2 * left}px`, height: `${layout.height * scale + 48}px` }}>
         <div class=${`plane${scale < 0.45 ? " far" : ""}`} style=${{ left: `${left}px`, transform: `scale(${scale})` }}>
@@ -193,7 +227,7 @@ export function Graph({ all, tables, matches, now }) {
         </div>
       </div>
     </div>
-    <div class="zoom" role="group" aria-label="Zoom">
+    <div class=${`zoom${asFields ? " away" : ""}`} role="group" aria-label="Zoom">
       <button type="button" aria-label="Smaller" onClick=${() => zoom(1 / 1.25)}>−</button>
       <button type="button" aria-label="Show all of it" onClick=${fitAll}>⤢</button>
       <button type="button" aria-label="Larger" onClick=${() => zoom(1.25)}>+</button>

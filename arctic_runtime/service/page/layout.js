@@ -1,7 +1,7 @@
 // Where tables stand in the graph: a column for each layer. A first order comes at once, a better one from ELK.
 
 export const CARD = { width: 216, height: 50 };
-const GAP = { x: 104, y: 12 };
+export const GAP = { x: 104, y: 12 };
 const SWEEPS = 6;
 
 function columnsOf(tables) {

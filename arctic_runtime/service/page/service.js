@@ -62,11 +62,11 @@ export function Service({ service, tables, now }) {
       <${Figure} label="Paused" value=${whole(service.paused_tables.length)} note=${service.paused_upkeep.length ? `upkeep of ${service.paused_upkeep.length} more` : ""} />
     </dl>
     <div class="panels">
-      <section class="panel full" aria-labelledby="layers-title"><h2 id="layers-title">Layers</h2><div class="scroll" tabindex="0" role="region" aria-label="Layers"><${Layers} tables=${tables} /></div></section>
+      <section class="panel full" aria-labelledby="layers-title"><h2 id="layers-title">Layers</h2><div class="scroll" tabindex="0" role="group" aria-label="All layers"><${Layers} tables=${tables} /></div></section>
       <section class="panel full" aria-labelledby="planned-title">
         <h2 id="planned-title">Upkeep that is planned</h2>
         <${Failure} text=${upkeep.error} />
-        ${upkeep.answer?.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Planned upkeep"><${UpkeepTable} plans=${upkeep.answer} withTable /></div>` : html`<p>None: every table is in order.</p>`}
+        ${upkeep.answer?.length ? html`<div class="scroll" tabindex="0" role="group" aria-label="All planned upkeep"><${UpkeepTable} plans=${upkeep.answer} withTable /></div>` : html`<p>None: every table is in order.</p>`}
       </section>
       ${service.paused_tables.length || service.paused_upkeep.length
         ? html`<section class="panel full" aria-labelledby="paused-title"><h2 id="paused-title">Left alone</h2>

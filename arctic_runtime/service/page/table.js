@@ -4,13 +4,20 @@ import { html } from "./vendor/htm/preact.js";
 import { Actions } from "./actions.js";
 import { get, query } from "./api.js";
 import { Chart } from "./chart.js";
-import { ago, bytes, clock, freshness, leafName, secondsSince, short, shortName, span, stateOf, whole } from "./format.js";
+import { ago, bytes, clock, freshness, leafName, short, span, stateOf, whole } from "./format.js";
 import { Job, sortedJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer } from "./parts.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
 import { UpkeepTable } from "./upkeep.js";
 import { Versions } from "./versions.js";
+
+const KINDS = {
+  model: "kept by a model",
+  ingested: "ingested from a database or Kafka",
+  landing: "a landing table, to which others append events",
+  source: "written by others",
+};
 
 function Why({ table, now }) {
   const { state } = table;
@@ -21,7 +28,7 @@ function Why({ table, now }) {
   }
   if (state === "held") return html`<p class="why">Held back: ${table.held_by ? html`<${TableLink} name=${table.held_by} /> failed, and this table lies below it.` : "a table above it failed."}${since}</p>`;
   if (state === "delayed") return html`<p class="why">Its rows may be ${span(table.target_lag_seconds)} old, so it waits.${since}</p>`;
-  return html`<p class="why">This table ${stateOf(table).text}.${since}</p>`;
+  return html`<p class="why">${stateOf(table).text}${since}</p>`;
 }
 
 function Readers({ readers, title }) {
@@ -108,7 +115,7 @@ export function TablePage({ name, table, now }) {
       <${State} table=${table} />
       <${Actions} table=${table} service=${store.service} />
     </div>
-    <p class="path">${shortName(name) === name ? name : name}, ${table.kind}</p>
+    <p class="path">${name}, ${KINDS[table.kind] ?? table.kind}</p>
     <${Why} table=${table} now=${now} />
     <${Failure} text=${table.error} />
     <dl class="figures">

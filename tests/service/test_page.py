@@ -1,0 +1,209 @@
+"""The page in Chromium: what it shows, what can be done with it, and that it is safe and open to everybody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+from arctic_runtime.service.http.server import HttpServer
+from arctic_runtime.service.http.settings import HttpSettings
+from tests.service.fake import HOSTILE, FakeService, overviews
+from tests.service.shown import Shown
+
+Show = Callable[..., Shown]
+FLIGHTS = "lake.ods.ods_flights"
+
+
+def view_of(table: str) -> str:
+    return f"table/{quote(table, safe='')}"
+
+
+def test_the_graph_shows_each_table_in_its_layer_and_what_flows(page: Shown, fake: FakeService) -> None:
+    shown = page.open()
+    heads = shown.locator(".layer strong")
+    expect(heads).to_have_text(["Sources", "ODS", "DWD", "DWS"])
+    source = next(of for of in fake.tables() if of.reads == () and of.readers)
+    fake.show(replace(source, recent_rows=4321))
+    expect(page.card(source.table.name)).to_contain_text("+4,321/min")
+    expect(shown.locator(".pulse").first).to_be_attached()
+
+
+@pytest.mark.slow
+def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> None:
+    page.open()
+    table = fake.table(FLIGHTS)
+    assert table is not None
+    fake.show(replace(table, state="failed", error="two rows have the key 4711"))
+    card = page.card("ods_flights")
+    expect(card).to_contain_text("failed")
+    card.click()
+    expect(page.page.locator(".failure")).to_contain_text("two rows have the key 4711")
+    fake.show(replace(table, state="fresh", error="", stale_since=None))
+    expect(page.page.get_by_text("It shows all that the tables above it have.")).to_be_visible()
+    fake.move(random.Random(1), 40)
+
+
+def test_names_of_tables_stay_text(page: Shown, fake: FakeService) -> None:
+    hostile = [str(of.table) for of in fake.tables()][-len(HOSTILE) :]
+    shown = page.open()
+    for view in ("tables", *(view_of(name) for name in hostile), "jobs", "service"):
+        page.open(view)
+        expect(shown.locator("h1, .list")).not_to_have_count(0)
+        expect(shown.locator("img:not([src='/page/icon.svg']), main script")).to_have_count(0)
+        assert "owned" not in shown.title().split(" – ")[0] or "document.title" in shown.title()
+    page.open(view_of(hostile[0]))
+    expect(shown.get_by_role("heading", level=1)).to_have_text(hostile[0].split(".", 2)[2])
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_no_rule_of_accessibility_is_broken(
+    show: Show, fake: FakeService, shop: tuple[FakeService, str], scheme: str
+) -> None:
+    page = show(shop[1], color_scheme=scheme, reduced_motion="reduce")
+    found: dict[str, list[str]] = {}
+    for view in ("", "tables", view_of(FLIGHTS), "jobs", "service"):
+        page.open(view)
+        page.page.locator("main :is(h1, h2, .card, tbody tr)").first.wait_for()
+        found[view] = page.broken_rules()
+    page.open(view_of(FLIGHTS)).get_by_role("button", name="Compact…").click()
+    page.page.locator("dialog pre").wait_for()
+    found["dialog"] = page.broken_rules()
+    assert {view: rules for view, rules in found.items() if rules} == {}
+
+
+def test_a_change_shows_its_plan_first(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    shown.get_by_role("button", name="Compact…").click()
+    expect(shown.locator("dialog pre")).to_contain_text("would compact")
+    shown.get_by_label("How much").select_option("full")
+    expect(shown.get_by_role("button", name="Do it")).to_be_enabled()
+    assert not [asked for asked in fake.asked if asked[0] == "submit"]
+    shown.get_by_role("button", name="Leave it").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    shown.get_by_role("button", name="Compact…").click()
+    shown.get_by_role("button", name="Do it").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    assert ("submit", "compact", (FLIGHTS,), {"mode": "auto"}) in fake.asked
+
+
+@pytest.mark.slow
+def test_a_table_is_paused_and_resumed(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    shown.get_by_role("button", name="Pause", exact=True).click()
+    shown.get_by_role("button", name="Resume").click()
+    expect(shown.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    assert [asked for asked in fake.asked if asked[0] in ("pause", "resume")] == [
+        ("pause", (FLIGHTS,), False),
+        ("resume", (FLIGHTS,)),
+    ]
+
+
+@pytest.mark.slow
+def test_two_versions_are_compared_row_by_row(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    shown.get_by_role("button", name="Compare the two").click()
+    rows = shown.locator("table.diff tbody tr")
+    expect(rows).to_have_count(4)
+    # A number that JavaScript can't hold stays what it is.
+    expect(rows.nth(0)).to_contain_text("9007199254740993")
+
+
+@pytest.mark.slow
+def test_a_job_is_cancelled(page: Shown, fake: FakeService) -> None:
+    shown = page.open("jobs")
+    running = shown.locator(".job-running")
+    expect(running).to_have_count(1)
+    running.get_by_role("button").click()
+    expect(running).to_have_count(0)
+    expect(shown.locator(".job-cancelled")).to_have_count(1)
+
+
+def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show) -> None:
+    fake = FakeService(overviews(1000))
+    with HttpServer(fake, HttpSettings(port=0)) as server:
+        page = show(server.url)
+        shown = page.open("tables")
+        rows = shown.locator("tbody tr:not([aria-hidden])")
+        assert 10 < rows.count() < 60
+        shown.locator(".list").evaluate("of => of.scrollTo(0, of.scrollHeight)")
+        expect(shown.locator("tr[aria-rowindex='1001']")).to_be_visible()
+        shown.keyboard.press("/")
+        shown.keyboard.type("dws_seats_by_hour_7")
+        expect(rows).to_have_count(1)
+        shown.keyboard.press("Escape")
+        failed = sum(of.state == "failed" for of in fake.tables())
+        shown.get_by_role("button", name=f"failed {failed}").click()
+        expect(shown.get_by_text(f"{failed} tables", exact=True)).to_be_attached()
+        page.open("")
+        expect(shown.locator(".note")).to_contain_text(f"{failed} of 1,000 tables")
+        shown.keyboard.press("Escape")
+        shown.get_by_role("button", name="Show all of it").click()
+        expect(shown.locator(".cell")).to_have_count(1000)
+
+
+def test_the_keyboard_reaches_everything(page: Shown) -> None:
+    shown = page.open()
+    shown.keyboard.press("Tab")
+    expect(shown.get_by_text("Skip to the content")).to_be_focused()
+    shown.keyboard.press("/")
+    expect(shown.get_by_role("searchbox")).to_be_focused()
+    shown.keyboard.type("ods_flights")
+    page.card("ods_flights").focus()
+    shown.keyboard.press("Enter")
+    expect(shown.get_by_role("heading", level=1)).to_contain_text("ods_flights")
+    shown.keyboard.press("Escape")
+    expect(shown.get_by_role("searchbox")).to_have_value("ods_flights")
+    shown.keyboard.press("Escape")
+    expect(shown.get_by_role("searchbox")).to_have_value("")
+
+
+@pytest.mark.slow
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    show: Show, fake: FakeService, shop: tuple[FakeService, str]
+) -> None:
+    page = show(shop[1], viewport={"width": 390, "height": 844}, has_touch=True)
+    for view in ("", "tables", view_of(FLIGHTS), "jobs", "service"):
+        shown = page.open(view)
+        shown.locator("main :is(h1, .card, tbody tr)").first.wait_for()
+        assert shown.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
+    token = "a-token-that-nobody-guesses"
+    with HttpServer(FakeService(overviews(20)), HttpSettings(port=0, token=token)) as server:
+        page = show(server.url)
+        shown = page.page
+        shown.goto(server.url)
+        field = shown.get_by_label("Token of the service")
+        field.fill("not-the-token-at-all")
+        shown.keyboard.press("Enter")
+        expect(shown.get_by_role("alert")).to_contain_text("does not accept")
+        assert page.broken_rules() == []
+        field.fill(token)
+        shown.keyboard.press("Enter")
+        expect(shown.get_by_text("live", exact=True)).to_be_visible()
+        assert shown.evaluate("({...localStorage})") == {}
+        assert shown.evaluate("document.cookie") == ""
+        assert token not in shown.url
+
+
+@pytest.mark.slow
+def test_a_service_that_comes_back_is_shown_again(show: Show) -> None:
+    fake = FakeService(overviews(20))
+    server = HttpServer(fake, HttpSettings(port=0))
+    server.start()
+    page = show(server.url)
+    shown = page.open()
+    port = int(server.url.rsplit(":", 1)[1])
+    server.stop()
+    expect(shown.get_by_text("not connected")).to_be_visible()
+    moved = replace(fake.tables()[0], recent_rows=777)
+    with HttpServer(FakeService([moved, *fake.tables()[1:]]), HttpSettings(port=port)):
+        expect(shown.get_by_text("live", exact=True)).to_be_visible(timeout=12_000)
+        expect(page.card(moved.table.name)).to_contain_text("+777/min")
+    page.errors.clear()
