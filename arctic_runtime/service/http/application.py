@@ -62,7 +62,7 @@ def application(
         _add_metrics(app, metrics)
     files = page_paths()
     app.router.routes.extend(Route(path, serve_page) for path in files)
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _described(app, bool(settings.token))  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
     app.add_middleware(Guard, settings=settings, is_public=public.__contains__)
@@ -104,7 +104,7 @@ def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
     )
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _described(app: FastAPI, has_token: bool) -> dict[str, Any]:
     """The description of the interface, made once."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, routes=app.routes)
@@ -112,8 +112,11 @@ def _described(app: FastAPI) -> dict[str, Any]:
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         schemas |= {**schemas_of(SHOWN), "Problem": PROBLEM_SCHEMA}
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
+        if has_token:
+            found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            found["security"] = [{"token": []}]
+            for path in OPEN_PATHS:
+                found["paths"][path]["get"]["security"] = []
         refused = {"description": "An error", "content": {PROBLEM_TYPE: {"schema": component("Problem")}}}
         for methods in found["paths"].values():
             for described in methods.values():

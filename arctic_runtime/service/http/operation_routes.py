@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -119,7 +120,10 @@ def _described(operation: Operation) -> dict[str, Any]:
 
 
 def _question(service: LiveService, operation: Operation, plan: bool) -> Callable[..., Awaitable[Response]]:
-    async def ask(query: BaseModel) -> Response:
+    repeatable = {"table", *(argument.name for argument in operation.arguments if argument.json_type == "array")}
+
+    async def ask(request: Request, query: BaseModel) -> Response:
+        _check_once(request, repeatable)
         given = query.model_dump(exclude_unset=True)
         tables: list[str] = given.pop("table", [])
         answer = await run_in_threadpool(service.ask, operation, tables, given, plan)
@@ -127,6 +131,14 @@ def _question(service: LiveService, operation: Operation, plan: bool) -> Callabl
 
     ask.__annotations__["query"] = Annotated[_query_model(operation), Query()]
     return ask
+
+
+def _check_once(request: Request, repeatable: Collection[str]) -> None:
+    """Raises ConfigError where a query has a parameter twice that can have one value only."""
+    counts = Counter(name for name, _ in request.query_params.multi_items() if name not in repeatable)
+    for name, count in counts.items():
+        if count > 1:
+            raise ConfigError(f"`{name}` is given {count} times; expected once")
 
 
 def _add_question(
@@ -222,7 +234,8 @@ def _field(argument: Argument, types: Mapping[JsonType, Any]) -> tuple[Any, Any]
         return written, Field(description=argument.help)
     default = argument.default
     if default is None:
-        return written | None, Field(None, description=argument.help)
+        # A query has no null.
+        return (written if types is _IN_QUERY else written | None), Field(None, description=argument.help)
     return written, Field(default, description=argument.help)
 
 

@@ -174,7 +174,13 @@ def test_a_body_that_is_no_json_is_refused(client: Client) -> None:
 
 
 def test_a_question_that_can_not_be_meant_is_refused(client: Client, fake: FakeService) -> None:
-    for question in ("history", "history?table=a&tabel=b", "status?tree=maybe", "history?table=a&table=b"):
+    for question in (
+        "history",
+        "history?table=a&tabel=b",
+        "status?tree=maybe",
+        "history?table=a&table=b",
+        "status?tree=true&tree=false",
+    ):
         assert client.get(f"/api/operations/{question}").status == 422, question
     assert fake.asked == []
 
