@@ -76,7 +76,8 @@ class HttpServer:
     def _bind(self) -> socket.socket:
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        # Without its protocol asyncio lets connections wait for 40 ms between the head of a response and its body.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((settings.host, settings.port))
