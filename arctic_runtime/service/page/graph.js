@@ -124,6 +124,8 @@ function LayerHead({ tables, x, scale }) {
   return html`<div class="layer" style=${{ left: `${x}px`, width: `${width}px` }}><${LayerText} tables=${tables} /></div>`;
 }
 
+const QUIET = new Set(["fresh", "unknown"]);
+
 // All tables at a glance, however many: a small field for each, in the colour of its state.
 function Fields({ byLayer, matches, onClose }) {
   return html`<div class="fields" tabindex="0" role="group" aria-label="All tables by layer">
@@ -138,7 +140,7 @@ function Fields({ byLayer, matches, onClose }) {
               href=${linkTo(table.table)}
               aria-label=${`${table.table}: ${table.state}`}
               title=${`${table.table}: ${table.state}`}
-            ></a>`,
+            ><span aria-hidden="true">${QUIET.has(table.state) ? "" : stateOf(table).sign}</span></a>`,
           )}
         </div>
       </section>`,

@@ -99,6 +99,13 @@ function Ingestion({ of, now }) {
   </section>`;
 }
 
+function NextRefresh({ table, explain }) {
+  if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
+  if (explain.error) return html`<${Failure} text=${explain.error} />`;
+  const lines = explain.answer?.lines.slice(1).map((line) => line.trim());
+  return html`<pre>${lines?.join("\n") ?? "Planning…"}</pre>`;
+}
+
 export function TablePage({ name, table, now }) {
   const version = table?.version ?? "";
   const status = useAnswer(`${name} ${version}`, () => get(query("/api/operations/status", [name], { tree: true })));
@@ -108,6 +115,7 @@ export function TablePage({ name, table, now }) {
   const found = status.answer?.data?.[0];
   const planned = (upkeep.answer ?? []).filter((of) => of.table === name);
   const jobs = sortedJobs(store.jobs).filter((of) => of.tables.includes(name)).slice(0, 5);
+  const isOwn = table.kind === "model" || table.kind === "ingested";
   const savepoints = Object.entries(found?.savepoints ?? {});
   return html`<article class="page">
     <div class="page-head">
@@ -128,26 +136,26 @@ export function TablePage({ name, table, now }) {
       <${Figure} label="Known fresh" value=${table.refreshed_at ? ago(table.refreshed_at, now) : "–"} />
     </dl>
     <div class="panels">
-      <${Readers} readers=${table.readers} title="Read by" />
-      <${Reads} reads=${table.reads} />
-      ${table.ingestion ? html`<${Ingestion} of=${table.ingestion} now=${now} />` : null}
-      ${table.kind === "model" || table.kind === "ingested" ? html`<${Over} key=${name} table=${table} now=${now} />` : null}
-      <section class="panel" aria-labelledby="next-title">
-        <h2 id="next-title">Next refresh</h2>
-        ${table.kind === "model"
-          ? explain.error
-            ? html`<${Failure} text=${explain.error} />`
-            : html`<pre>${explain.answer?.lines.slice(1).map((line) => line.trim()).join("\n") ?? "Planning…"}</pre>`
-          : html`<p>It is not refreshed: its rows come from outside.</p>`}
-      </section>
+      <div class="stack">
+        <${Readers} readers=${table.readers} title="Read by" />
+        ${isOwn ? html`<${Over} key=${name} table=${table} now=${now} />` : null}
+      </div>
+      <div class="stack">
+        <${Reads} reads=${table.reads} />
+        ${table.ingestion ? html`<${Ingestion} of=${table.ingestion} now=${now} />` : null}
+        <section class="panel" aria-labelledby="next-title">
+          <h2 id="next-title">Next refresh</h2>
+          <${NextRefresh} table=${table} explain=${explain} />
+        </section>
+      </div>
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} text=${upkeep.error} />` : null}
-        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${bytes(table.waste_bytes)} wasted by each read are less than it would cost to write its files anew` : ", its files are as they should be"}. ${table.kind === "model" || table.kind === "ingested" ? "“Compact…” shows why each node is left alone." : ""}</p>`}
+        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${bytes(table.waste_bytes)} wasted by each read are less than it would cost to write its files anew` : ", its files are as they should be"}. ${isOwn ? "“Compact…” shows why each node is left alone." : ""}</p>`}
       </section>
       ${found?.tree ? html`<section class="panel full" aria-labelledby="tree-title"><h2 id="tree-title">Nodes and files</h2><${Tree} tree=${found.tree} /></section>` : null}
       ${status.error ? html`<${Failure} text=${status.error} />` : null}
-      ${table.kind === "model" || table.kind === "ingested" ? html`<${Versions} name=${name} version=${version} hasKey=${found?.has_key !== false} />` : null}
+      ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${found?.has_key !== false} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
     </div>
   </article>`;

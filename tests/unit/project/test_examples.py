@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jinja2
 import pytest
 import sqlglot
 from dbt.cli.main import cli as dbt
 
+from arctic_runtime.service.http.application import application
+from arctic_runtime.service.http.settings import HttpSettings
 from dbt.adapters.arctic.cli import parser
+from tests.service.fake import FakeService
 from tests.unit.project.test_docs import ROOT, Block, blocks, read
 
 Arguments = list[str]
+
+PATHS = application(FakeService(), HttpSettings()).openapi()["paths"]
+"""Routes of HTTP and their methods."""
 
 
 def _dbt(arguments: Arguments) -> None:
@@ -51,8 +59,22 @@ def _arctic(arguments: Arguments) -> None:
     parser().parse_args(arguments)
 
 
+def _curl(arguments: Arguments) -> None:
+    """The route is there, and its method; where there is a body, it is JSON."""
+    (url,) = [word for word in arguments if word.startswith("http://localhost:8470/")]
+    method = arguments[arguments.index("-X") + 1] if "-X" in arguments else "GET"
+    path = urlsplit(url).path
+    found = [template for template in PATHS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path)]
+    assert found
+    assert method.lower() in PATHS[found[0]]
+    assert (method == "POST") == ("-d" in arguments)
+    if "-d" in arguments:
+        assert isinstance(json.loads(arguments[arguments.index("-d") + 1]), dict)
+
+
 COMMANDS: Mapping[str, Callable[[Arguments], None]] = {
     "arctic": _arctic,
+    "curl": _curl,
     "dbt": _dbt,
     "make": _make,
     "pip": _pip,
@@ -70,9 +92,14 @@ MACROS = {
 }
 
 
+def unbroken(text: str) -> list[str]:
+    """The lines of a block, each command in one."""
+    return text.replace("\\\n", " ").splitlines()
+
+
 def lines() -> list[str]:
     """What shell blocks say to type, without what the shell leaves out."""
-    typed = [shlex.join(shlex.split(line, comments=True)) for block in blocks("sh") for line in block.text.splitlines()]
+    typed = [shlex.join(shlex.split(line, comments=True)) for block in blocks("sh") for line in unbroken(block.text)]
     return sorted({line for line in typed if line})
 
 
