@@ -55,7 +55,7 @@ def service_routes(
         return as_json({"event": service.events.last, "service": service.state()})
 
     async def upkeep() -> Response:
-        return as_json(await run_in_threadpool(service.upkeep))
+        return as_json(service.upkeep())
 
     _get(router, "/service", state, "The service itself", record(event=_NUMBER, service=component("ServiceState")))
     _get(router, "/upkeep", upkeep, "The upkeep that is planned, what comes next first", list_of(component("Upkeep")))
@@ -107,7 +107,7 @@ def _graph(service: LiveService, number: int) -> dict[str, Any]:
 
 def _add_jobs(router: APIRouter, service: LiveService) -> None:
     async def jobs() -> Response:
-        return as_json({"event": service.events.last, "jobs": await run_in_threadpool(service.jobs)})
+        return as_json({"event": service.events.last, "jobs": service.jobs()})
 
     async def job(number: str) -> Response:
         return as_json(_known(service.job(number), number))

@@ -4,6 +4,11 @@ import uPlot from "./vendor/uplot/uplot.js";
 import { html, useEffect, useRef } from "./vendor/htm/preact.js";
 import { short } from "./format.js";
 
+const style = document.createElement("link");
+style.rel = "stylesheet";
+style.href = "/page/vendor/uplot/uPlot.min.css";
+document.head.append(style);
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
