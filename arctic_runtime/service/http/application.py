@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -21,6 +20,7 @@ from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, a
 from arctic_runtime.service.http.routes import service_routes
 from arctic_runtime.service.http.schema import component, schemas_of
 from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http.threads import in_thread
 from arctic_runtime.service.live import Job, LiveService, ServiceState, TableOverview, Upkeep
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
@@ -91,7 +91,7 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
 
 def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
     async def read(request: Request) -> Response:
-        text, kind = await run_in_threadpool(metrics, request.headers.get("accept", ""))
+        text, kind = await in_thread(metrics, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": kind})
 
     content = {"text/plain": {"schema": {"type": "string"}}}

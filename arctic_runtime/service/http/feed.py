@@ -27,8 +27,9 @@ class EventFeed:
     def open(self) -> None:
         """Starts the thread that waits for events."""
         self._changed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=self._watch, args=(loop,), name="event-feed", daemon=True).start()
+        self._is_closing = threading.Event()
+        given = (asyncio.get_running_loop(), self._is_closing)
+        threading.Thread(target=self._watch, args=given, name="event-feed", daemon=True).start()
 
     def close(self) -> None:
         """Ends all streams; can be called from any thread."""
@@ -41,9 +42,10 @@ class EventFeed:
         everything anew.
         """
         self.streams += 1
+        is_closing = self._is_closing
         try:
             yield b"retry: 2000\n\n"
-            while not self._is_closing.is_set():
+            while not is_closing.is_set():
                 changed = self._changed
                 found, missed = self._log.after(number)
                 if missed:
@@ -75,9 +77,9 @@ class EventFeed:
                 del self._texts[next(iter(self._texts))]
         return text
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, is_closing: threading.Event) -> None:
         number = self._log.last
-        while not self._is_closing.is_set():
+        while not is_closing.is_set():
             found, _ = self._log.after(number, self._thresholds.event_wait_seconds)
             if found:
                 number = found[-1].number

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from arctic_runtime.errors import ConfigError
@@ -16,6 +15,7 @@ from arctic_runtime.operations.operation import Argument, JsonType, Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http.encoding import encoded
 from arctic_runtime.service.http.schema import component, list_of, record
+from arctic_runtime.service.http.threads import in_thread
 from arctic_runtime.service.live import LiveService
 
 TABLES_HELP: Mapping[str, str] = {
@@ -126,8 +126,8 @@ def _question(service: LiveService, operation: Operation, plan: bool) -> Callabl
         _check_once(request, repeatable)
         given = query.model_dump(exclude_unset=True)
         tables: list[str] = given.pop("table", [])
-        answer = await run_in_threadpool(service.ask, operation, tables, given, plan)
-        return Response(await run_in_threadpool(encoded, answer), media_type="application/json")
+        answer = await in_thread(service.ask, operation, tables, given, plan)
+        return Response(await in_thread(encoded, answer), media_type="application/json")
 
     ask.__annotations__["query"] = Annotated[_query_model(operation), Query()]
     return ask
@@ -180,7 +180,7 @@ def _start(service: LiveService, operation: Operation) -> Callable[..., Awaitabl
             )
         tables, arguments = given.get("tables", []), given.get("arguments", {})
         operation.read(arguments)
-        job = await run_in_threadpool(service.submit, operation, tables, arguments)
+        job = await in_thread(service.submit, operation, tables, arguments)
         return Response(encoded(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
 
     start.__annotations__["body"] = Annotated[_body_model(operation), Body()]

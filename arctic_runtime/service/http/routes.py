@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Request
+from fastapi import APIRouter, Body, Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
@@ -16,6 +15,7 @@ from arctic_runtime.service.http.encoding import encoded
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.schema import component, list_of, record
 from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http.threads import in_thread
 from arctic_runtime.service.live import LiveService
 from arctic_runtime.thresholds import HttpThresholds
 
@@ -113,7 +113,7 @@ def _add_jobs(router: APIRouter, service: LiveService) -> None:
         return as_json(_known(service.job(number), number))
 
     async def cancel(number: str) -> Response:
-        return as_json(_known(await run_in_threadpool(service.cancel, number), number))
+        return as_json(_known(await in_thread(service.cancel, number), number))
 
     schema = record(event=_NUMBER, jobs=list_of(component("Job")))
     _get(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
@@ -136,15 +136,15 @@ def _known(job: Any, number: str) -> Any:
 
 def _add_changes(router: APIRouter, service: LiveService) -> None:
     async def refresh(body: Annotated[Tables, Body()]) -> Response:
-        await run_in_threadpool(service.refresh, body.tables)
+        await in_thread(service.refresh, body.tables)
         return as_json({"event": service.events.last, "service": service.state()}, 202)
 
     async def pause(body: Annotated[Pause, Body()]) -> Response:
-        await run_in_threadpool(service.pause, body.tables, body.upkeep_only)
+        await in_thread(service.pause, body.tables, body.upkeep_only)
         return as_json({"event": service.events.last, "service": service.state()})
 
     async def resume(body: Annotated[Tables, Body()]) -> Response:
-        await run_in_threadpool(service.resume, body.tables)
+        await in_thread(service.resume, body.tables)
         return as_json({"event": service.events.last, "service": service.state()})
 
     state = record(event=_NUMBER, service=component("ServiceState"))
@@ -166,7 +166,8 @@ def _add_changes(router: APIRouter, service: LiveService) -> None:
 
 def _add_events(router: APIRouter, feed: EventFeed, settings: HttpSettings) -> None:
     async def events(
-        after: int = 0, last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None
+        after: Annotated[int, Query(ge=0, lt=10**15)] = 0,
+        last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
     ) -> Response:
         if feed.streams >= settings.streams:
             raise HTTPException(503, f"{feed.streams} clients follow events already, which is the limit.")

@@ -60,7 +60,8 @@ class Card extends Component {
 
   render({ table, place, age, isDim, isMatch, onNear }) {
     const rows = table.recent_rows ? `+${short(table.recent_rows)}/min` : "";
-    const label = `${table.table}: ${table.state}, ${age}${rows ? `, ${rows} rows` : ""}`;
+    const dead = table.ingestion?.dead_letters ?? 0;
+    const label = `${table.table}: ${table.state}, ${age}${dead ? `, ${dead} dead letters` : ""}${rows ? `, ${rows} rows` : ""}`;
     return html`<a
       class=${`card edge-${table.state}${isDim ? " dim" : ""}${isMatch ? " match" : ""}`}
       href=${linkTo(table.table)}
@@ -73,7 +74,7 @@ class Card extends Component {
       onBlur=${() => onNear("")}
     >
       <span class="line"><${State} table=${table} quiet /><span class="name">${leafName(table.table)}</span></span>
-      <span class="line small"><span class=${table.stale_since ? "stale" : ""}>${age}</span><span class="rate">${rows}</span></span>
+      <span class="line small"><span class=${table.stale_since ? "stale" : ""}>${age}</span>${dead ? html`<span class="bad" title=${`${whole(dead)} dead letters in its source`}>✉ ${short(dead)}</span>` : null}<span class="rate">${rows}</span></span>
     </a>`;
   }
 }

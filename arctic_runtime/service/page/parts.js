@@ -55,6 +55,13 @@ export function useAnswer(key, read) {
   return state;
 }
 
+// A value that is taken over at most once in so many seconds, for what is costly to read for each.
+export function useSlowly(value, seconds) {
+  const kept = useRef({ value, at: Date.now() });
+  if (value !== kept.current.value && Date.now() - kept.current.at > seconds * 1000) kept.current = { value, at: Date.now() };
+  return kept.current.value;
+}
+
 export function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
   useEffect(() => {

@@ -6,7 +6,7 @@ import { get, query } from "./api.js";
 import { Chart } from "./chart.js";
 import { ago, bytes, clock, freshness, leafName, short, span, stateOf, whole } from "./format.js";
 import { Job, sortedJobs } from "./jobs.js";
-import { Failure, Figure, State, TableLink, useAnswer } from "./parts.js";
+import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
 import { UpkeepTable } from "./upkeep.js";
@@ -107,12 +107,15 @@ function NextRefresh({ table, explain }) {
 }
 
 export function TablePage({ name, table, now }) {
-  const version = table?.version ?? "";
-  const status = useAnswer(`${name} ${version}`, () => get(query("/api/operations/status", [name], { tree: true })));
-  const explain = useAnswer(`${name} ${version} ${table?.state}`, () => (table?.kind === "model" ? get(query("/api/operations/explain", [name])) : Promise.resolve(null)));
+  const version = useSlowly(table?.version ?? "", 5);
+  const status = useAnswer(`${name} ${version}`, () => get(query("/api/operations/status", [name])));
+  // Reads all manifests.
+  const drawn = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => get(query("/api/operations/status", [name], { tree: true })));
+  const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(query("/api/operations/explain", [name])) : Promise.resolve(null)));
   const upkeep = useAnswer(`${name} ${version}`, () => get("/api/upkeep"));
   if (!table) return html`<div class="page"><p class="empty">There is no table <b>${name}</b>. <a href="#/tables">All tables</a></p></div>`;
   const found = status.answer?.data?.[0];
+  const tree = drawn.answer?.data?.[0]?.tree;
   const planned = (upkeep.answer ?? []).filter((of) => of.table === name);
   const jobs = sortedJobs(store.jobs).filter((of) => of.tables.includes(name)).slice(0, 5);
   const isOwn = table.kind === "model" || table.kind === "ingested";
@@ -153,7 +156,12 @@ export function TablePage({ name, table, now }) {
         ${upkeep.error ? html`<${Failure} text=${upkeep.error} />` : null}
         ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${bytes(table.waste_bytes)} wasted by each read are less than it would cost to write its files anew` : ", its files are as they should be"}. ${isOwn ? "“Compact…” shows why each node is left alone." : ""}</p>`}
       </section>
-      ${found?.tree ? html`<section class="panel full" aria-labelledby="tree-title"><h2 id="tree-title">Nodes and files</h2><${Tree} tree=${found.tree} /></section>` : null}
+      ${tree || drawn.error
+        ? html`<section class="panel full" aria-labelledby="tree-title">
+            <h2 id="tree-title">Nodes and files</h2>
+            ${tree ? html`<${Tree} tree=${tree} />` : html`<p class="text">${drawn.error}</p>`}
+          </section>`
+        : null}
       ${status.error ? html`<${Failure} text=${status.error} />` : null}
       ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${found?.has_key !== false} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
