@@ -73,6 +73,9 @@ def test_no_rule_of_accessibility_is_broken(
     page.open(view_of(FLIGHTS)).get_by_role("button", name="Compact…").click()
     page.page.locator("dialog pre").wait_for()
     found["dialog"] = page.broken_rules()
+    page.open().get_by_role("searchbox").fill("ods_flights")
+    page.page.locator(".match").first.wait_for()
+    found["search"] = page.broken_rules()
     assert {view: rules for view, rules in found.items() if rules} == {}
 
 

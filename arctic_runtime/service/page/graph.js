@@ -55,15 +55,15 @@ function useLayout(tables) {
 
 class Card extends Component {
   shouldComponentUpdate(next) {
-    return ["table", "place", "age", "isDim", "isMatch"].some((name) => next[name] !== this.props[name]);
+    return ["table", "place", "age", "isDim", "isSoft", "isMatch"].some((name) => next[name] !== this.props[name]);
   }
 
-  render({ table, place, age, isDim, isMatch, onNear }) {
+  render({ table, place, age, isDim, isSoft, isMatch, onNear }) {
     const rows = table.recent_rows ? `+${short(table.recent_rows)}/min` : "";
     const dead = table.ingestion?.dead_letters ?? 0;
     const label = `${table.table}: ${table.state}, ${age}${dead ? `, ${dead} dead letters` : ""}${rows ? `, ${rows} rows` : ""}`;
     return html`<a
-      class=${`card edge-${table.state}${isDim ? " dim" : ""}${isMatch ? " match" : ""}`}
+      class=${`card edge-${table.state}${isDim ? " dim" : isSoft ? " soft" : ""}${isMatch ? " match" : ""}`}
       href=${linkTo(table.table)}
       aria-label=${label}
       title=${`${table.table}\n${stateOf(table).text}${table.error ? `\n${table.error}` : ""}`}
@@ -222,7 +222,8 @@ export function Graph({ all, tables, matches, now }) {
               table=${of}
               place=${layout.places.get(of.table)}
               age=${freshness(of, now)}
-              isDim=${(lit && !lit.has(of.table)) || (!lit && matches && !matches.has(of.table))}
+              isDim=${Boolean(lit && !lit.has(of.table))}
+              isSoft=${Boolean(matches && !matches.has(of.table))}
               isMatch=${Boolean(matches?.has(of.table))}
               onNear=${setNear}
             />`,

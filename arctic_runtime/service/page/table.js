@@ -37,7 +37,7 @@ function Readers({ readers, title }) {
     <h2 id="readers-title">${title}</h2>
     ${readers.length
       ? html`<table>
-          <thead><tr><th scope="col">Reader</th><th scope="col" class="number">Commits behind</th><th scope="col" class="number">Rows behind</th><th scope="col" class="wide"><span class="hidden">Lag</span></th></tr></thead>
+          <thead><tr><th scope="col">Reader</th><th scope="col" class="number">Commits</th><th scope="col" class="number">Rows</th><th scope="col" class="wide"><span class="hidden">Lag</span></th></tr></thead>
           <tbody>
             ${[...readers]
               .sort((a, b) => b.rows - a.rows)
@@ -140,7 +140,7 @@ export function TablePage({ name, table, now }) {
     </dl>
     <div class="panels">
       <div class="stack">
-        <${Readers} readers=${table.readers} title="Read by" />
+        <${Readers} readers=${table.readers} title="Read by, and how far behind" />
         ${isOwn ? html`<${Over} key=${name} table=${table} now=${now} />` : null}
       </div>
       <div class="stack">

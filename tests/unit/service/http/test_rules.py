@@ -15,7 +15,8 @@ from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.service.http.guard import OPEN_PATHS
 from arctic_runtime.service.http.page_files import page_paths
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http.settings import SHORTEST_TOKEN, HttpSettings
+from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import FakeService
 from tests.unit.service.http.client import Client
 
@@ -70,6 +71,20 @@ def test_settings_do_not_show_their_token() -> None:
 def test_settings_that_can_not_be_used_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         HttpSettings(**given)
+
+
+def test_the_documentation_has_the_limits_that_hold() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
+    settings = HttpSettings()
+    for figure in (
+        f"{settings.streams} clients",
+        f"at most {settings.body_bytes // 1024} KiB",
+        f"at most {settings.request_seconds:.0f} seconds",
+        f"at least\n  {SHORTEST_TOKEN} characters",
+        f"http://localhost:{settings.port}/",
+        f"each {HttpThresholds().heartbeat_seconds:.0f} seconds",
+    ):
+        assert figure in text
 
 
 # The token
