@@ -79,7 +79,7 @@ export function query(path, tables, given = {}) {
 }
 
 // Server-sent events over `fetch`, since EventSource can send no header. Returns when the stream has ended.
-export async function follow(after, onEvent, onOpen, signal) {
+export async function follow(after, onEvent, onOpen, signal, onBytes) {
   const response = await fetch(`/api/events?after=${after}`, { headers: headers({}), credentials: "omit", signal });
   if (!response.ok) await answered(response);
   onOpen();
@@ -88,6 +88,7 @@ export async function follow(after, onEvent, onOpen, signal) {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    onBytes();
     const messages = (rest + value).split("\n\n");
     rest = messages.pop();
     for (const message of messages) {

@@ -2,7 +2,10 @@
 
 import { Problem, follow, get } from "./api.js";
 
-const KEPT_POINTS = 720;
+const KEPT_POINTS = 300;
+const POINT_MS = 2000;
+const KEPT_JOBS = 500;
+const SILENT_MS = 40_000; // A stream says at least every 15 s that it is alive.
 const DRAW_MS = 150;
 
 export const store = {
@@ -39,6 +42,8 @@ export function changed() {
 function note(table, at) {
   let points = store.points.get(table.table);
   if (!points) store.points.set(table.table, (points = []));
+  // Of tables that change all the time, a point each two seconds.
+  if (points.length > 1 && at - points.at(-2).at < POINT_MS) points.pop();
   points.push({ at, unmerged: table.unmerged_rows, recent: table.recent_rows });
   if (points.length > KEPT_POINTS) points.splice(0, points.length - KEPT_POINTS);
 }
@@ -57,6 +62,7 @@ const onEvent = {
   job(job) {
     store.jobs.delete(job.number);
     store.jobs.set(job.number, job);
+    if (store.jobs.size > KEPT_JOBS) store.jobs.delete(store.jobs.keys().next().value);
   },
   service(service) {
     store.service = service;
@@ -89,6 +95,8 @@ export async function live() {
   let pause = 500;
   for (;;) {
     const stop = new AbortController();
+    let heardAt = Date.now();
+    const watch = setInterval(() => Date.now() - heardAt > SILENT_MS && stop.abort(), 5000);
     try {
       await load();
       pause = 500;
@@ -105,9 +113,13 @@ export async function live() {
           changed();
         },
         stop.signal,
+        () => {
+          heardAt = Date.now();
+        },
       );
     } catch (error) {
       if (error instanceof Problem && error.status === 401) {
+        clearInterval(watch);
         store.link = "locked";
         changed();
         return;
@@ -117,6 +129,7 @@ export async function live() {
         pause = Math.min(pause * 2, 10_000);
       }
     }
+    clearInterval(watch);
     store.link = store.tables.size ? "lost" : "opening";
     changed();
     if (!stop.signal.aborted) await new Promise((done) => setTimeout(done, pause));
