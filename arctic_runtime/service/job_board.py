@@ -87,6 +87,7 @@ class JobBoard:
         """Takes a job away that did nothing worth a look."""
         with self._lock:
             self._open.pop(number, None)
+        self._events.add("forgotten_job", {"number": number})
 
     def cancel(self, number: str) -> Job | None:
         """Ends a job that waits, and the work of one that runs; None where there is no such job, or it can't end."""

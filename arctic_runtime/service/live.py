@@ -150,8 +150,8 @@ class ServiceState:
 class LiveService(Protocol):
     """What HTTP, the page and metrics use of a service. All methods answer at once, and may be called by any thread.
 
-    `events` has what changes: kind `table` with a TableOverview, `job` with a Job, `service` with the ServiceState,
-    and `batch` with an ingested batch.
+    `events` has what changes: kind `table` with a TableOverview, `job` with a Job, `forgotten_job` with the number of
+    one that had nothing to do, `service` with the ServiceState, and `batch` with an ingested batch.
     """
 
     events: EventLog

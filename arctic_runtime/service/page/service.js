@@ -4,6 +4,7 @@ import { html } from "./vendor/htm/preact.js";
 import { get, post } from "./api.js";
 import { ago, bytes, clock, schemaOf, short, span, whole } from "./format.js";
 import { Failure, Figure, TableLink, useAction, useAnswer } from "./parts.js";
+import { store } from "./store.js";
 import { worstLag } from "./tables.js";
 import { UpkeepTable } from "./upkeep.js";
 
@@ -37,7 +38,11 @@ function Layers({ tables }) {
 
 export function Service({ service, tables, now }) {
   const [action, run] = useAction();
-  const upkeep = useAnswer(`${Math.floor(now / 10_000)}`, () => get("/api/upkeep"));
+  const upkeep = useAnswer(`${Math.floor(now / 10_000)}`, async () => {
+    const [plans, found] = await Promise.all([get("/api/upkeep"), get("/api/service")]);
+    store.service = found.service;
+    return plans;
+  });
   if (!service) return html`<div class="page"><p class="empty">Reading…</p></div>`;
   const ask = (path, body = {}) => run(path, () => post(`/api/${path}`, { tables: [], ...body }));
   const errors = Object.entries(service.errors);

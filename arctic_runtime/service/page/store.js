@@ -64,6 +64,9 @@ const onEvent = {
     store.jobs.set(job.number, job);
     if (store.jobs.size > KEPT_JOBS) store.jobs.delete(store.jobs.keys().next().value);
   },
+  forgotten_job({ number }) {
+    store.jobs.delete(number);
+  },
   service(service) {
     store.service = service;
   },

@@ -57,3 +57,13 @@ def test_what_waits_or_runs_comes_before_what_has_ended_newest_first() -> None:
     for number in numbers[:3]:
         jobs.end(number, "done")
     assert [job.name for job in jobs.jobs()] == ["m4", "m3", "m2", "m1"]
+
+
+def test_followers_of_events_hear_of_a_job_that_is_forgotten() -> None:
+    events = EventLog(100)
+    jobs = JobBoard(events, ServiceThresholds())
+    number = jobs.add("refresh", "orders", [ORDERS], state="running").number
+    jobs.forget(number)
+    assert jobs.jobs() == []
+    found, _ = events.after(0)
+    assert [(event.kind, event.data) for event in found[1:]] == [("forgotten_job", {"number": number})]
