@@ -130,6 +130,7 @@ class FakeService:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     failure: Exception | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class FakeService:
     def reset(self) -> None:
         """Puts everything back to how it was made; only the log of events goes on."""
         self.asked.clear()
-        self.failure, self.errors, self.delay_seconds = None, {}, 0.0
+        self.failure, self.errors, self.changed, self.delay_seconds = None, {}, {}, 0.0
         self._by_name = {str(of.table): of for of in self.made}
         self._numbers = itertools.count(1)
         self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
@@ -152,7 +153,7 @@ class FakeService:
     # What it shows
 
     def state(self) -> ServiceState:
-        return replace(self._state, errors=self.errors)
+        return replace(self._state, errors=self.errors, **self.changed)
 
     def tables(self) -> Sequence[TableOverview]:
         return tuple(self._by_name.values())

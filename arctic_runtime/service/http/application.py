@@ -74,18 +74,19 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
         return PlainTextResponse("alive")
 
     async def ready() -> Response:
+        # Parts that fail are no reason to hide the page that says so.
         state = service.state()
-        is_ready = state.role != "ending" and not state.errors
+        is_ready = state.role != "ending" and state.looked_at is not None
         return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     for path, endpoint, summary in (
         ("/health", health, "Whether the process is alive"),
-        ("/ready", ready, "Whether all parts of the service work"),
+        ("/ready", ready, "Whether it has looked at its tables, and goes on"),
     ):
         responses: dict[int | str, dict[str, Any]] = {200: {"description": summary, **text}}
         if path == "/ready":
-            responses[503] = {"description": "A part does not work, or the service ends", **text}
+            responses[503] = {"description": "It has not looked at its tables yet, or it ends", **text}
         app.add_api_route(path, endpoint, summary=summary, response_class=Response, responses=responses)
 
 

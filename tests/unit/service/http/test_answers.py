@@ -89,11 +89,14 @@ def test_the_service_its_jobs_and_its_upkeep_are_told(client: Client) -> None:
     assert client.get("/api/upkeep").json[0]["operation"] == "compact"
 
 
-def test_a_service_with_a_part_that_does_not_work_is_alive_and_not_ready(client: Client, fake: FakeService) -> None:
+def test_a_service_is_ready_from_its_first_look_until_it_ends(client: Client, fake: FakeService) -> None:
     fake.errors = {"catalog": "jdbc:postgresql://user:secret@db does not answer"}
-    assert client.get("/health").status == 200
-    ready = client.get("/ready")
-    assert (ready.status, ready.body) == (503, b"not ready")
+    assert client.get("/ready").body == b"ready"
+    for changed in ({"looked_at": None}, {"role": "ending"}):
+        fake.changed = changed
+        ready = client.get("/ready")
+        assert (ready.status, ready.body) == (503, b"not ready")
+        assert client.get("/health").status == 200
 
 
 # Operations
