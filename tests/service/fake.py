@@ -272,6 +272,7 @@ class FakeService:
                     versions=of.versions + 1,
                 )
             )
+        self.events.add("batch", {"source": "shop", "events": chance.randrange(900), "seconds": 0.8, "behind": None})
         for job in self.jobs():
             if job.state == "running":
                 self._put(replace(job, seconds=job.seconds + 1, bytes=job.bytes + 40_000_000))

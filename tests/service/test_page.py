@@ -45,7 +45,11 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
     expect(page.page.locator(".failure")).to_contain_text("two rows have the key 4711")
     fake.show(replace(table, state="fresh", error="", stale_since=None))
     expect(page.page.get_by_text("It shows all that the tables above it have.")).to_be_visible()
+    ingested = next(of for of in fake.tables() if of.ingestion)
+    page.open(view_of(str(ingested.table)))
+    expect(page.page.get_by_text("none since this page was opened")).to_be_visible()
     fake.move(random.Random(1), 40)
+    expect(page.page.get_by_text("events in 0.8 s")).to_be_visible()
 
 
 def test_names_of_tables_stay_text(page: Shown, fake: FakeService) -> None:

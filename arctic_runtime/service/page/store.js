@@ -12,6 +12,7 @@ export const store = {
   tables: new Map(),
   jobs: new Map(),
   service: null,
+  batches: new Map(), // Source → its last batch, since the page was opened.
   link: "opening", // opening, open, lost, locked
   error: "",
   event: 0,
@@ -63,6 +64,9 @@ const onEvent = {
     store.jobs.delete(job.number);
     store.jobs.set(job.number, job);
     if (store.jobs.size > KEPT_JOBS) store.jobs.delete(store.jobs.keys().next().value);
+  },
+  batch(batch, at) {
+    store.batches.set(batch.source, { ...batch, at });
   },
   forgotten_job({ number }) {
     store.jobs.delete(number);

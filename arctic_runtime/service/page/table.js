@@ -86,12 +86,14 @@ function Over({ table, now }) {
 }
 
 function Ingestion({ of, now }) {
+  const batch = store.batches.get(of.source);
   return html`<section class="panel" aria-labelledby="ingestion-title">
     <h2 id="ingestion-title">Ingestion</h2>
     <dl class="pairs">
       <dt>Source</dt><dd>${of.table} of ${of.source}${of.is_running ? "" : html` <b class="bad">not running</b>`}</dd>
       <dt>Behind the source</dt><dd>${of.lag_seconds === null ? "not known" : `${of.lag_seconds.toFixed(1)} s`}</dd>
       <dt>Shows it as of</dt><dd>${of.as_of ? `${clock(of.as_of)} (${ago(of.as_of, now)})` : "not known"}</dd>
+      <dt>Last batch</dt><dd>${batch ? `${whole(batch.events)} events in ${batch.seconds.toFixed(1)} s, ${ago(new Date(batch.at).toISOString(), now)}` : "none since this page was opened"}</dd>
       <dt>Position</dt><dd><code>${of.position || "–"}</code></dd>
       <dt>Dead letters</dt><dd class=${of.dead_letters ? "bad" : ""}>${whole(of.dead_letters)}${of.dead_letters ? " in the source: events that could not be applied" : ""}</dd>
     </dl>
