@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
@@ -31,5 +31,20 @@ def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
         sides = is_exact(bare.this, types), is_exact(bare.expression, types)
         unsure = None in sides or isinstance(bare, exp.Div)
         return False if False in sides else None if unsure else True
+    if isinstance(bare, exp.Coalesce | exp.Case):
+        return _is_all_exact(_results(bare), types)
     of_type = type_of(bare, types)
     return None if of_type is None else digits(of_type) is not None
+
+
+def _results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
+    """What an expression is one of."""
+    if isinstance(value, exp.Coalesce):
+        return [value.this, *value.expressions]
+    default = value.args.get("default")
+    return [*(part.args["true"] for part in value.args["ifs"]), *([default] if default is not None else [])]
+
+
+def _is_all_exact(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool | None:
+    found = {is_exact(part, types) for part in parts if not isinstance(part.unnest(), exp.Null)}
+    return False if False in found else None if None in found else bool(found)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, form
-from arctic_runtime.ivm.algebra.numbers import added_type, digits, is_whole, multiplied_type, sum_type, wider
+from arctic_runtime.ivm.algebra.numbers import added_type, digits, exact_type, is_whole, multiplied_type, sum_type
 
 SAME_TYPE = (
     exp.Paren,
@@ -112,7 +112,7 @@ def _of_two(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str
     sides = [side.unnest() for side in (value.this, value.expression)]
     one, other = (type_of(side, types) for side in sides)
     if one is not None and other is not None and is_whole(one) and is_whole(other):
-        return wider(one, other)
+        return exact_type((one, other))
     left, right = (_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
     if left is None or right is None:
         return None
@@ -127,9 +127,12 @@ def _digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
 
 
 def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
-    """The type that all parts have; a null has any."""
+    """The type that all parts have, or the one of exact numbers that holds them all; a null has any."""
     found = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
-    return found.pop() if len(found) == 1 else None
+    known = [of_type for of_type in found if of_type is not None]
+    if len(known) < len(found) or not known:
+        return None
+    return known[0] if len(known) == 1 else exact_type(known)
 
 
 def _of_literal(value: exp.Literal) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 20, "long": 20}
 """Whole numbers and the digits that Spark gives them where it takes them for decimals."""
 _DECIMAL = ("decimal", "dec", "numeric")
@@ -47,6 +49,18 @@ def added_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
 def multiplied_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
     """The type of a product of two decimals with so many digits."""
     return decimal(left[0] + right[0] + 1, left[1] + right[1])
+
+
+def exact_type(of_types: Sequence[str]) -> str | None:
+    """The type of exact numbers that holds all values of some; None where there is none, or one is no exact number."""
+    if all(map(is_whole, of_types)):
+        return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
+    sizes = [digits(of_type) for of_type in of_types]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    scale = max(behind for _, behind in known)
+    return decimal(max(size - behind for size, behind in known) + scale, scale)
 
 
 def wider(left: str, right: str) -> str:
