@@ -35,6 +35,7 @@ from arctic_runtime.ivm.algebra.tree import (
 )
 from arctic_runtime.ivm.frontend.clauses import only_args
 from arctic_runtime.ivm.frontend.functions import parse
+from arctic_runtime.ivm.frontend.limits import has_limit, limited
 from arctic_runtime.ivm.frontend.scope import Context, Cte, Derived, Lookup, Names, Relation, Shape, ViewText, project
 from arctic_runtime.ivm.frontend.selects import shape_of
 from arctic_runtime.ivm.frontend.type_coercion import common_type, is_same, mark_unlike
@@ -100,6 +101,8 @@ def _view(view: str | ViewText) -> ViewText:
 
 def _derive(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
     """The tree of any query: a select, a set operation, or one of these in parentheses."""
+    if has_limit(query):
+        return limited(query, lambda part: _derive(part, context, outer), context.names)
     if isinstance(query, exp.Select):
         return project(_shape(query, context, outer), context.names)
     within = _with_named(query, context)

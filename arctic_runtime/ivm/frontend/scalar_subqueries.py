@@ -19,6 +19,7 @@ from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
 from arctic_runtime.ivm.frontend.clauses import outside_queries
 from arctic_runtime.ivm.frontend.correlation import by_correlation, check_known, correlation, within
 from arctic_runtime.ivm.frontend.functions import is_generator, value_when_empty
+from arctic_runtime.ivm.frontend.limits import has_limit
 from arctic_runtime.ivm.frontend.scope import Context, Derived, Lookup, Names, Shape, project
 from arctic_runtime.ivm.frontend.type_coercion import mark_unlike, marked
 
@@ -29,9 +30,9 @@ _WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", 
 
 def scalar(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
     """The value of a query, and the node with the columns that it is made of."""
-    if not isinstance(query, exp.Select):
-        if not isinstance(query, exp.Query):
-            raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
+    if not isinstance(query, exp.Query):
+        raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
+    if not isinstance(query, exp.Select) or has_limit(query):
         return _uncorrelated(context.derive(query, context, None), node, context.names)
     shape = context.shape(query, replace(context, around=node), lookup)
     if len(shape.items) != 1:

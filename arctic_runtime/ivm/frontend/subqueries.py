@@ -18,6 +18,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, SemiJoin
 from arctic_runtime.ivm.frontend.correlation import check_known, within
 from arctic_runtime.ivm.frontend.grouping import calls
+from arctic_runtime.ivm.frontend.limits import has_limit
 from arctic_runtime.ivm.frontend.memberships import Membership, contained, excluded
 from arctic_runtime.ivm.frontend.scalar_subqueries import has_one_row, scalar
 from arctic_runtime.ivm.frontend.scope import Context, Derived, Lookup, project
@@ -137,7 +138,7 @@ def _membership(found: exp.In, lookup: Lookup, context: Context) -> Membership:
 
 
 def _member_query(query: exp.Expr, lookup: Lookup, context: Context) -> Derived:
-    if not isinstance(query, exp.Select):
+    if not isinstance(query, exp.Select) or has_limit(query):
         return context.derive(query, context, None) if isinstance(query, exp.Query) else _refuse(query)
     shape = context.shape(query, context, lookup)
     if shape.groups == "one" and shape.pending:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, children
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
+from arctic_runtime.ivm.frontend.limits import is_number_of_limit
 from arctic_runtime.ivm.rules.partners import has_link
 from arctic_runtime.ivm.rules.terms import changes
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
@@ -33,6 +34,8 @@ def why_all(node: Node, changed: frozenset[TableName], types: Mapping[str, str])
     match node:
         case Aggregate(keys=()):
             return "an aggregate without groups has changed"
+        case Window(partition=(), expressions=((name, _), *_)) if is_number_of_limit(name):
+            return "rows below a LIMIT have changed, which no aggregate state tells"
         case Window(partition=()):
             return "a window over all rows has changed, one without PARTITION BY"
         case SemiJoin(right=right) if has_single_row(node):

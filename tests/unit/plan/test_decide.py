@@ -97,6 +97,9 @@ READ_BOTH = {str(UP): v(1), str(OTHER): v(1)}
 # Input: state.
 
 
+NO_ORDER = "LIMIT without an ORDER BY that tells all rows apart, as by a primary key"
+
+
 @pytest.mark.parametrize(
     ("state", "upstreams", "request_", "mode", "reason"),
     [
@@ -135,7 +138,11 @@ def test_a_table_that_is_a_query_follows_what_it_reads_or_is_recomputed_for_a_re
 @pytest.mark.parametrize(
     ("sql", "reason", "because"),
     [
-        ("select id from ods.up limit 3", "LIMIT", "select with limit"),
+        (
+            "select id from ods.up limit 3",
+            "LIMIT",
+            NO_ORDER,
+        ),
         (
             "select id, count(*) from ods.up group by rollup('all', id)",
             "GROUPING_SETS",
@@ -224,8 +231,8 @@ LIMITED = a_model("select id from ods.up limit 3", refresh="strict")
 @pytest.mark.parametrize(
     ("model", "state", "upstreams", "reason", "because"),
     [
-        (LIMITED, TableState(), reading(a_source(1)), "LIMIT", "select with limit"),
-        (LIMITED, built(LIMITED, READ_ONE), reading(a_source(1, 2)), "LIMIT", "select with limit"),
+        (LIMITED, TableState(), reading(a_source(1)), "LIMIT", NO_ORDER),
+        (LIMITED, built(LIMITED, READ_ONE), reading(a_source(1, 2)), "LIMIT", NO_ORDER),
         (STRICT, TableState(), reading(a_source(1), parsed=False), "UNPARSED", "the query could not be read"),
         (STRICT, TableState(), reading(a_source(1), unstable=("NOW",)), "NON_DETERMINISTIC", "NOW"),
         (STRICT, TableState(), reading(None), "SOURCE_UNKNOWN", str(UP)),

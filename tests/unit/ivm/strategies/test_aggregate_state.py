@@ -308,6 +308,13 @@ TREES: dict[str, tuple[Node, Key]] = {
         Window(GROUPS, ("c0",), calls("sum(`c1`) over (partition by `c0`)", name="w")),
         ("h.a",),
     ),
+    "the groups of the greatest sums": (
+        Filter(
+            Window(GROUPS, (), calls("row_number() over (order by `c1` desc, `h.a`)", name="n")),
+            condition("`n0` <= 1"),
+        ),
+        ("h.a",),
+    ),
     "the rank of groups": (Window(GROUPS, (), calls("rank() over (order by `c1`)", name="r")), ("h.a",)),
     "groups beside the same groups": (Join("inner", GROUPS, OTHER, condition("`h.a` = `d0`")), ("h.a", "i.a")),
     "only groups without a partner": (SemiJoin("anti", GROUPS, L, condition("`h.a` = `l.id`")), ("h.a",)),
