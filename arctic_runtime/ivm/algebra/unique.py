@@ -62,8 +62,10 @@ def _keys(node: Node) -> Iterable[frozenset[str]]:
             return (frozenset(key),) if key is not None and image in ("new", "old") else ()
         case OneRow():
             return (frozenset(),)
-        case SpoolScan() | Explode() | UnionAll():
+        case SpoolScan() | UnionAll():
             return ()
+        case Explode(child=child, generator=generator, names=names):
+            return (key | set(names) for key in unique_keys(child)) if _makes_no_copies(generator) else ()
         case Filter(child=child, condition=condition):
             fixed = constants(condition)
             return (key - fixed for key in unique_keys(child))
@@ -83,6 +85,14 @@ def _keys(node: Node) -> Iterable[frozenset[str]]:
             return (*(frozenset(own[name] for name in key) for key in unique_keys(left)), *rows)
         case _:
             assert_never(node)
+
+
+def _makes_no_copies(generator: exp.Expr) -> bool:
+    """Whether a generator gives a row literals that all differ."""
+    array = generator.this if isinstance(generator, exp.Explode) else None
+    values = array.expressions if isinstance(array, exp.Array) else []
+    is_written = bool(values) and all(isinstance(value, exp.Literal) and value.is_string for value in values)
+    return is_written and len({value.name for value in values}) == len(values)
 
 
 def _projected(node: Project) -> Iterable[frozenset[str]]:

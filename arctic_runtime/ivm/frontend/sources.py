@@ -15,6 +15,7 @@ from arctic_runtime.ivm.algebra.tree import Explode, Join, Node, OneRow, Project
 from arctic_runtime.ivm.frontend.clauses import check_of_one_row, only_args
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse
+from arctic_runtime.ivm.frontend.pivots import pivoted
 from arctic_runtime.ivm.frontend.scope import (
     Context,
     Cte,
@@ -58,11 +59,13 @@ def exploded(node: Node, generator: exp.Expr, names: Sequence[str], outer: bool,
 
 def _item(item: exp.Expr, context: Context) -> Rows:
     if isinstance(item, exp.Table):
-        only_args(item, {"this", "db", "catalog", "alias", "joins"})
-        return _joined(_table(item, context), item.args.get("joins") or [], context)
+        only_args(item, {"this", "db", "catalog", "alias", "joins", "pivots"})
+        rows = pivoted(_table(item, context), item.args.get("pivots") or [], context.names)
+        return _joined(rows, item.args.get("joins") or [], context)
     if isinstance(item, exp.Subquery):
-        only_args(item, {"this", "alias", "order", "joins"})
-        return _joined(_subquery(item, context), item.args.get("joins") or [], context)
+        only_args(item, {"this", "alias", "order", "joins", "pivots"})
+        rows = pivoted(_subquery(item, context), item.args.get("pivots") or [], context.names)
+        return _joined(rows, item.args.get("joins") or [], context)
     if isinstance(item, exp.Values):
         only_args(item, {"expressions", "alias"})
         return _aliased(_values(item, context.names), item, ())

@@ -30,6 +30,7 @@ from arctic_runtime.ivm.algebra.tree import (
     scans,
     walk,
 )
+from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
@@ -103,6 +104,50 @@ def _shown(found: Analysed) -> str:
 def test_a_tree_has_the_rows_of_its_query(sql: str, con: duckdb.DuckDBPyConnection) -> None:
     found = _analysed(sql)
     assert rows(con, _shown(found)) == rows(con, sql)
+
+
+PIVOTS = (
+    (
+        "select * from (select customer, state, amount from orders) pivot (sum(amount) for state in ('paid', 'open'))",
+        "select customer, sum(amount) filter (where state = 'paid') as paid, "
+        "sum(amount) filter (where state = 'open') as open from orders group by customer",
+    ),
+    (
+        "select * from (select customer, state from orders) pivot (count(*) for state in ('paid' as p, 'void'))",
+        "select customer, nullif(p, 0) as p, nullif(v, 0) as v from (select customer, "
+        "count_if(state = 'paid') as p, count_if(state = 'void') as v from orders group by customer)",
+    ),
+    (
+        "select * from (select state, amount from orders where amount > 7) pivot (max(amount) as m, count(amount) as n "
+        "for state in ('paid'))",
+        "select max(amount) filter (where state = 'paid') as m, case when count(*) filter (where state = 'paid') > 0 "
+        "then count(amount) filter (where state = 'paid') end as n from orders where amount > 7",
+    ),
+    (
+        "select u.v, o.id, u.n from orders o join (select * from (select id, customer, amount from orders) "
+        "unpivot (v for n in (customer as c, amount))) u on u.id = o.customer",
+        "select u.v, o.id, u.n from orders o join (select id, 'c' as n, customer as v from orders "
+        "where customer is not null union all select id, 'amount', amount from orders where amount is not null) u "
+        "on u.id = o.customer",
+    ),
+    (
+        "select id, v, n from orders unpivot include nulls (v for n in (customer, amount))",
+        "select id, customer as v, 'customer' as n from orders union all select id, amount, 'amount' from orders",
+    ),
+)
+
+
+@pytest.mark.parametrize(("sql", "same"), PIVOTS)
+def test_a_pivot_has_the_rows_of_the_query_that_writes_it_out(
+    sql: str, same: str, con: duckdb.DuckDBPyConnection
+) -> None:
+    assert rows(con, _shown(_analysed(sql))) == rows(con, same)
+
+
+def test_a_row_is_known_by_its_key_and_the_name_of_its_column() -> None:
+    found = _analysed("select id, n, v from orders unpivot (v for n in (customer, amount))")
+    assert is_unique(found.tree, [made for name, made in found.outputs if name in ("id", "n")])
+    assert not is_unique(found.tree, [made for name, made in found.outputs if name == "id"])
 
 
 @pytest.mark.slow
