@@ -53,10 +53,14 @@ class Scan:
 
 @dataclass(frozen=True)
 class SpoolScan:
-    """Rows that are at hand under a name when the plan is executed, such as the keys of affected rows."""
+    """Rows that are at hand under a name when the plan is executed, such as the keys of affected rows.
+
+    `key` are the columns that identify a row, None if not known.
+    """
 
     name: str
     names: tuple[str, ...]
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,20 @@ def _columns(node: Node) -> tuple[str, ...]:
             return (*columns(child), *names)
         case _:
             assert_never(node)
+
+
+def expressions(node: Node) -> list[exp.Expr]:
+    """The expressions that a node computes or asks of its inputs' columns."""
+    match node:
+        case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
+            return [value for _, value in named]
+        case Filter(condition=condition):
+            return [condition]
+        case Join(on=on) | SemiJoin(on=on):
+            return [] if on is None else [on]
+        case Explode(generator=generator):
+            return [generator]
+    return []
 
 
 def before(name: str) -> str:

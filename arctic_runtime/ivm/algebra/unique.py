@@ -56,13 +56,15 @@ def _finds_one(names: Collection[str], partner: Node, keys: _Keys, on: exp.Expr 
     return _has_key(partner, keys, equal | constants(on).intersection(columns(partner)))
 
 
-def _keys(node: Node) -> Iterable[frozenset[str]]:
+def _keys(node: Node) -> Iterable[frozenset[str]]:  # noqa: C901 - one case per operator
     match node:
         case Scan(key=key, image=image):
             return (frozenset(key),) if key is not None and image in ("new", "old") else ()
         case OneRow():
             return (frozenset(),)
-        case SpoolScan() | UnionAll():
+        case SpoolScan(key=key):
+            return () if key is None else (frozenset(key),)
+        case UnionAll():
             return ()
         case Explode(child=child, generator=generator, names=names):
             return (key | set(names) for key in unique_keys(child)) if _makes_no_copies(generator) else ()

@@ -18,19 +18,14 @@ from arctic_runtime.ivm.algebra.collations import check_collations
 from arctic_runtime.ivm.algebra.expressions import column, used
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
-    Aggregate,
     Distinct,
-    Explode,
-    Filter,
-    Join,
     Node,
     Project,
-    SemiJoin,
     SetOperation,
     UnionAll,
-    Window,
     children,
     columns,
+    expressions,
     walk,
 )
 from arctic_runtime.ivm.frontend.clauses import only_args
@@ -212,18 +207,5 @@ def _check(tree: Node) -> None:
     """No expression reads a column that its inputs lack, which a correlation over several levels would."""
     for node in walk(tree):
         available = {name for child in children(node) for name in columns(child)}
-        if any(not available.issuperset(used(value)) for value in _expressions(node)):
+        if any(not available.issuperset(used(value)) for value in expressions(node)):
             raise NotMaintained("SUBQUERY", "a subquery that refers to columns of a query more than one level above")
-
-
-def _expressions(node: Node) -> list[exp.Expr | None]:
-    match node:
-        case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
-            return [value for _, value in named]
-        case Filter(condition=condition):
-            return [condition]
-        case Join(on=on) | SemiJoin(on=on):
-            return [on]
-        case Explode(generator=generator):
-            return [generator]
-    return []

@@ -61,8 +61,8 @@ class AggregateState:
     that changed. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
     `extremes`; `moved` also has the extremes of removed rows. `recomputed` is the state of lost groups, whose keys it
     reads as `SpoolScan(LOST, keys)`. `result` has the query's columns and reads the state as
-    `SpoolScan(TOTALS, (*keys, *names))`; so does `was`, over the other sources as they were. If `by_group`, each result
-    row follows from one group. Without `keys` there is one group, which exists even if it is empty.
+    `SpoolScan(TOTALS, (*keys, *names), keys)`; so does `was`, over the other sources as they were. If `by_group`, each
+    result row follows from one group. Without `keys` there is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
@@ -211,7 +211,8 @@ def _planned(
         return None
     extremes = tuple(extreme for extreme, _ in kept.extremes.values())
     names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
-    shown = Project(SpoolScan(TOTALS, (*groups.keys, *names)), (*((key, column(key)) for key in groups.keys), *made))
+    kept_rows = SpoolScan(TOTALS, (*groups.keys, *names), groups.keys)
+    shown = Project(kept_rows, (*((key, column(key)) for key in groups.keys), *made))
     result = _over(tree, {node: rename(shown, columns(node)) for node in found.nodes})
     state = _state(signed(groups.child, 1), groups.keys, kept)
     return AggregateState(

@@ -14,11 +14,11 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.collations import collates
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly, is_exact
+from arctic_runtime.ivm.algebra.expressions import parts
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, columns, walk
+from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, columns, expressions, walk
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.reads import function_names
-from arctic_runtime.ivm.render import query
 
 Answers = Literal["one", "near", "many"]
 """How many values a call may give for the same rows: one; several that differ in their last digits, as sums of floating
@@ -95,7 +95,10 @@ def placed(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
 
 def _is_collated(tree: Node, types: Mapping[str, str]) -> bool:
     names = (name for node in walk(tree) for name in columns(node))
-    return any("collate" in types.get(name, "").lower() for name in names) or any(map(collates, query(tree).walk()))
+    values = (value for node in walk(tree) for value in expressions(node))
+    return any("collate" in types.get(name, "").lower() for name in names) or any(
+        collates(part) for value in values for part in parts(value)
+    )
 
 
 def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:

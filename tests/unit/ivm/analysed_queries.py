@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 from arctic_runtime.ivm.frontend.analyse import Relation, ViewText
 from arctic_runtime.model.columns import Column
@@ -24,6 +25,27 @@ RELATIONS = {
     "lake.raw.customers": Relation((Column("customer", "int"), Column("name", "string"), Column("state", "string"))),
     "lake.raw.settings": Relation((Column("least", "int"),), key=()),
 }
+
+
+def random_rows(draw: Random) -> dict[str, list[tuple[object, ...]]]:
+    """Rows of the tables, few and with many nulls."""
+
+    def some(most: int) -> int | None:
+        return draw.choice([None, *range(most)])
+
+    def state() -> str:
+        return draw.choice(["paid", "open", "Paid"])
+
+    return {
+        "orders": [
+            (i, some(4), some(5), state(), draw.choice([None, [], [1], [2, 1], [3, 3, 0]]))
+            for i in range(draw.choice([0, 9, 12]))
+        ],
+        "items": [(some(8), some(3), some(5)) for _ in range(draw.choice([6, 14]))],
+        "customers": [(some(5), draw.choice(["ann", "bob", None]), state()) for _ in range(6)],
+        "settings": [(draw.randrange(4),)],
+    }
+
 
 VIEWS: Mapping[str, str | ViewText] = {
     "lake.raw.paid": "select id, customer, amount from orders where state = 'paid'",

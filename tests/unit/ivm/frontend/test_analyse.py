@@ -39,28 +39,10 @@ from arctic_runtime.ivm.strategies.maintain import Deltas, maintain
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from benchmarks.tpch_models import load_tpch
-from tests.unit.ivm.analysed_queries import QUERIES, REFUSALS, RELATIONS, VIEWS
+from tests.unit.ivm.analysed_queries import QUERIES, REFUSALS, RELATIONS, VIEWS, random_rows
 from tests.unit.ivm.duck import CATALOG, SCHEMA, alias, connect, fetch, load, rows
 
 SEEDS = range(2, 12)
-
-
-def _random_rows(draw: random.Random) -> dict[str, list[tuple[object, ...]]]:
-    def some(most: int) -> int | None:
-        return draw.choice([None, *range(most)])
-
-    def state() -> str:
-        return draw.choice(["paid", "open", "Paid"])
-
-    return {
-        "orders": [
-            (i, some(4), some(5), state(), draw.choice([None, [], [1], [2, 1], [3, 3, 0]]))
-            for i in range(draw.choice([0, 9, 12]))
-        ],
-        "items": [(some(8), some(3), some(5)) for _ in range(draw.choice([6, 14]))],
-        "customers": [(some(5), draw.choice(["ann", "bob", None]), state()) for _ in range(6)],
-        "settings": [(draw.randrange(4),)],
-    }
 
 
 def _spread(con: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -79,7 +61,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def _loaded(seed: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with random tables, and the views that queries read."""
     with connect() as found:
-        for name, content in _random_rows(random.Random(seed)).items():
+        for name, content in random_rows(random.Random(seed)).items():
             load(found, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, content)
             _spread(found, name)
         found.execute("create view paid as select id, customer, amount from orders where state = 'paid'")
