@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import last_run
@@ -60,6 +60,16 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
         "select shop, sum(items) / sum(sum(items)) over () as part, rank() over (order by count(*), sum(items)) as "
         "place from {sales} where shop is not null group by shop",
     ),
+    "rollup": (
+        ["level", "shop", "kind"],
+        "select grouping_id() as level, coalesce(shop, '-') as shop, coalesce(items % 2, -1) as kind, count(*) as n, "
+        "sum(amount) as amount, max(items) as most from {sales} group by rollup(shop, items % 2)",
+    ),
+    "the greatest": (
+        "shop",
+        "select shop, sum(items) as items from {sales} where shop is not null group by shop order by items desc, shop "
+        "limit 2",
+    ),
     "one row": (
         [],
         "select count(*) as n, sum(amount) as amount, avg(amount) as mean, min(amount) as least, max(shop) as last "
@@ -68,7 +78,7 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
 }
 
 
-SLOW = ("sums", "means", "having", "ranks", "one row")
+SLOW = ("sums", "means", "having", "ranks", "rollup", "the greatest", "one row")
 
 
 def landed(lake: Warehouse) -> Model:
@@ -293,6 +303,21 @@ def test_sums_of_floats_are_not_added_to(lake: Warehouse) -> None:
     assert lake.run(model).mode == "incremental"
     assert lake.state(model).aggregate_state is None
     assert lake.broken(model) == []
+
+
+@pytest.mark.slow
+def test_two_groups_of_one_key_are_noticed_where_totals_are_added_to(lake: Warehouse) -> None:
+    sales = landed(lake)
+    lake.run(sales)
+    sql = "select coalesce(shop, '-') as shop, sum(items) as items from {sales} group by shop"
+    model = lake.model("shops", sql, primary_key="shop", refresh="strict")
+    lake.run(model)
+    for place, shop in enumerate((None, "-")):
+        row = (50 + place, shop, Decimal(1), 1, 0.5, "u", 100 + place)
+        lake.append("landed", [row], f"{SALES}, op string, lsn int")
+        lake.run(sales)
+        with pytest.raises(DataError, match="shop") if shop else nullcontext():
+            assert lake.run(model).mode == "incremental"
 
 
 def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
