@@ -92,7 +92,7 @@ class LiveWarehouse:
 
     def refresh_begins(self, task: Task) -> None:
         table = task.followed.table
-        job = self._board.add("refresh", task.followed.name, (table,), state="running")
+        job = self._board.add("refresh", "refresh", (table,), state="running")
         with self._lock:
             self._jobs_of[table] = job.number
             self._refreshing[table] = replace(self._refreshing.get(table, Refreshing()), is_running=True)
@@ -130,7 +130,7 @@ class LiveWarehouse:
         models, reads = self._around.models, self._around.reads()
         others = {table for of in reads.values() for table in of} - models.keys()
         moved = self._observed.look(models, others)
-        self._around.existing = self._observed.tables.keys()
+        self._around.readable = self._observed.readable
         now = datetime.now(timezone.utc)
         with self._lock:
             refreshing = {table: self._with_times(table, of, now) for table, of in self._refreshing.items()}

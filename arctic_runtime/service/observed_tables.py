@@ -52,6 +52,8 @@ class ObservedTables:
         self._reader = reader
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
+        self.readable: frozenset[TableName] = frozenset()
+        """The tables and views that there are under the names themselves; one that is being made has relations only."""
 
     def look(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
         """The tables of models, and tables of others, that have moved; those that are not asked for are forgotten.
@@ -75,6 +77,7 @@ class ObservedTables:
             if found is not None:
                 kept[name] = found
         self.tables, self._heads = kept, heads
+        self.readable = frozenset(names & heads.keys())
         return moved & kept.keys()
 
     def _observe(self, name: TableName, model: Model | None) -> ObservedTable | None:

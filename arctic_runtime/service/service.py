@@ -291,6 +291,8 @@ class Service:
             try:
                 for table in self.live.observe():
                     self._upkeep.moved(table)
+                if self._around.lacks_new_tables():
+                    self._use(self._project.followed())
                 self.live.set_error("catalog", "")
             except Exception as error:
                 if not isinstance(error, ArcticError):

@@ -27,7 +27,7 @@ class Surroundings:
         self.models: Mapping[TableName, Model] = {}
         self.followed: tuple[FollowedModel, ...] = ()
         self.paused = Paused()
-        self.existing: Collection[TableName] = ()
+        self.readable: Collection[TableName] = ()
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
@@ -38,6 +38,10 @@ class Surroundings:
         self.models = {of.table: of for of in others} | {of.table: of.model for of in followed}
         self.followed = tuple(followed)
         self._expected = frozenset(expected)
+
+    def lacks_new_tables(self) -> bool:
+        """Whether ingestion has made tables since that are not among these."""
+        return any(of not in self.models for of in self._expected & set(self.readable))
 
     def busy(self) -> Collection[TableName]:
         """The tables that refreshes write now."""
@@ -60,7 +64,7 @@ class Surroundings:
         """Whether a model is to be left alone: users paused it, or ingestion has yet to make a table that it reads."""
         if self.is_paused(table):
             return True
-        missing = self._expected - set(self.existing)
+        missing = self._expected - set(self.readable)
         return bool(missing) and any(of.table == table and of.declared & missing for of in self.followed)
 
     def is_upkeep_paused(self, table: TableName) -> bool:

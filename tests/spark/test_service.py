@@ -139,7 +139,7 @@ def refreshed(running: Running, count: int) -> dict[str, int]:
         return [job for job in running.service.live.jobs() if job.kind == "refresh" and job.state == "done"]
 
     until(lambda: len(ended()) >= count)
-    return {job.name: dict(job.rows).get("insert", 0) for job in ended()}
+    return {job.tables[0].name: dict(job.rows).get("insert", 0) for job in ended()}
 
 
 def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Warehouse, start: Start) -> None:
