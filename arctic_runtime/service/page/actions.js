@@ -15,6 +15,7 @@ function Plan({ operation, name, onClose }) {
   const [action, run] = useAction();
   const given = mode ? { mode } : {};
   const { answer, error, key } = useAnswer(`${operation.name} ${mode}`, () => get(query(`/api/operations/${operation.name}/plan`, [name], given)));
+  const isEmpty = Array.isArray(answer?.data?.steps) && !answer.data.steps.length;
   const isHere = key === `${operation.name} ${mode}`;
   const start = () =>
     run("start", async () => {
@@ -29,7 +30,7 @@ function Plan({ operation, name, onClose }) {
     ${isHere && answer ? html`<pre>${answer.lines.join("\n") || "Nothing to do."}</pre>` : isHere && error ? null : html`<p>Planning…</p>`}
     <div class="actions">
       <button type="button" onClick=${onClose}>Leave it</button>
-      <button type="button" class="primary" disabled=${!isHere || !answer || action.busy !== ""} onClick=${start}>Do it</button>
+      <button type="button" class="primary" disabled=${!isHere || !answer || isEmpty || action.busy !== ""} onClick=${start}>${isEmpty ? "Nothing to do" : "Do it"}</button>
     </div>
   <//>`;
 }

@@ -27,7 +27,7 @@ export function Chart({ label, times, series }) {
           height: 170,
           legend: { show: false },
           cursor: { show: false },
-          scales: { y: { range: (_, least, most) => [0, Math.max(1, (most ?? 0) * 1.1)] } },
+          scales: { y: { range: (_, least, most) => [0, Math.max(5, (most ?? 0) * 1.1)] } },
           axes: [
             { ...axis(), values: (_, all) => all.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB")), space: 80, size: 30 },
             { ...axis(), values: (_, all) => all.map(short), size: 52 },

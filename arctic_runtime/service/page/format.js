@@ -58,6 +58,21 @@ export function leafName(table) {
   return table.split(".").slice(2).join(".") || table;
 }
 
+const NAMED = 0.6; // The share of a layer's tables that make it one with a name.
+
+// What people call a layer: the first word of most of its tables, such as dwd, else their schemas.
+export function layerTitle(tables) {
+  if (tables.every((of) => of.kind !== "model")) return "Sources";
+  const counts = new Map();
+  for (const of of tables) {
+    const [word, ...rest] = leafName(of.table).split("_");
+    if (rest.length && /^[a-z]{2,5}$/.test(word)) counts.set(word, (counts.get(word) ?? 0) + 1);
+  }
+  const [word, count] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
+  if (count >= NAMED * tables.length) return word.toUpperCase();
+  return [...new Set(tables.map((of) => schemaOf(of.table)))].slice(0, 3).join(", ").toUpperCase();
+}
+
 export const STATES = {
   failed: { sign: "✕", text: "Its last refresh failed." },
   missing: { sign: "∅", text: "It does not exist." },

@@ -1,7 +1,7 @@
 // The warehouse as a graph: a column for each layer, rows that flow on the edges, and what waits.
 
 import { Component, html, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
-import { freshness, leafName, linkTo, schemaOf, short, stateOf, whole } from "./format.js";
+import { freshness, layerTitle, leafName, linkTo, short, stateOf, whole } from "./format.js";
 import { CARD, GAP, betterLayout, quickLayout } from "./layout.js";
 import { State, useViewport } from "./parts.js";
 import { store } from "./store.js";
@@ -131,7 +131,7 @@ const QUIET = new Set(["fresh", "unknown"]);
 function Fields({ byLayer, matches, onClose }) {
   return html`<div class="fields" tabindex="0" role="group" aria-label="All tables by layer">
     ${byLayer.map(
-      (of, n) => html`<section key=${n} aria-label=${titleOf(of)}>
+      (of, n) => html`<section key=${n} aria-label=${layerTitle(of)}>
         <div class="fields-head"><${LayerText} tables=${of} /></div>
         <div class="cells">
           ${of.map(
@@ -150,15 +150,10 @@ function Fields({ byLayer, matches, onClose }) {
   </div>`;
 }
 
-function titleOf(tables) {
-  if (tables.every((of) => of.kind !== "model")) return "Sources";
-  return [...new Set(tables.map((of) => schemaOf(of.table)))].slice(0, 3).join(", ").toUpperCase();
-}
-
 function LayerText({ tables }) {
   const rows = tables.reduce((sum, of) => sum + of.recent_rows, 0);
   const bad = tables.filter((of) => of.state === "failed" || of.state === "held").length;
-  return html`<strong>${titleOf(tables)}</strong>
+  return html`<strong>${layerTitle(tables)}</strong>
     <span>${whole(tables.length)} ${tables.length === 1 ? "table" : "tables"}${bad ? html` · <b class="bad">${bad} failing</b>` : null}</span>
     <span>${rows ? `+${short(rows)} rows/min` : "no rows flow"}</span>`;
 }

@@ -2,7 +2,7 @@
 
 import { html } from "./vendor/htm/preact.js";
 import { get, post } from "./api.js";
-import { ago, bytes, clock, schemaOf, short, span, whole } from "./format.js";
+import { ago, bytes, clock, layerTitle, short, span, whole } from "./format.js";
 import { Failure, Figure, TableLink, useAction, useAnswer } from "./parts.js";
 import { store } from "./store.js";
 import { worstLag } from "./tables.js";
@@ -23,9 +23,8 @@ function Layers({ tables }) {
       ${layers.map((layer) => {
         const own = tables.filter((of) => of.layer === layer);
         const slowest = own.map((of) => ({ table: of.table, lag: worstLag(of) })).filter((of) => of.lag).sort((a, b) => b.lag.rows - a.lag.rows)[0];
-        const title = own.every((of) => of.kind !== "model") ? "Sources" : [...new Set(own.map((of) => schemaOf(of.table)))].slice(0, 3).join(", ").toUpperCase();
         return html`<tr key=${layer}>
-          <th scope="row">${title}</th><td class="number">${whole(own.length)}</td><td class="number">${short(sum(own, "recent_rows"))}</td>
+          <th scope="row">${layerTitle(own)}</th><td class="number">${whole(own.length)}</td><td class="number">${short(sum(own, "recent_rows"))}</td>
           <td class="number wide">${short(sum(own, "rows"))}</td><td class="number wide">${bytes(sum(own, "bytes"))}</td><td class="number wide">${short(sum(own, "unmerged_rows"))}</td>
           <td class="number">${whole(own.filter((of) => of.stale_since).length)}</td>
           <td class="number">${whole(own.filter((of) => of.state === "failed" || of.state === "held").length)}</td>

@@ -109,10 +109,12 @@ function NextRefresh({ table, explain }) {
 }
 
 export function TablePage({ name, table, now }) {
+  const isOwn = table?.kind === "model" || table?.kind === "ingested";
+  const own = (path) => (isOwn ? get(path) : Promise.resolve(null));
   const version = useSlowly(table?.version ?? "", 5);
-  const status = useAnswer(`${name} ${version}`, () => get(query("/api/operations/status", [name])));
+  const status = useAnswer(`${name} ${version}`, () => own(query("/api/operations/status", [name])));
   // Reads all manifests.
-  const drawn = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => get(query("/api/operations/status", [name], { tree: true })));
+  const drawn = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => own(query("/api/operations/status", [name], { tree: true })));
   const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(query("/api/operations/explain", [name])) : Promise.resolve(null)));
   const upkeep = useAnswer(`${name} ${version}`, () => get("/api/upkeep"));
   if (!table) return html`<div class="page"><p class="empty">There is no table <b>${name}</b>. <a href="#/tables">All tables</a></p></div>`;
@@ -120,7 +122,6 @@ export function TablePage({ name, table, now }) {
   const tree = drawn.answer?.data?.[0]?.tree;
   const planned = (upkeep.answer ?? []).filter((of) => of.table === name);
   const jobs = sortedJobs(store.jobs).filter((of) => of.tables.includes(name)).slice(0, 5);
-  const isOwn = table.kind === "model" || table.kind === "ingested";
   const savepoints = Object.entries(found?.savepoints ?? {});
   return html`<article class="page">
     <div class="page-head">

@@ -1,0 +1,80 @@
+"""A warehouse over HTTP, by the service that `arctic serve` runs: everything that needs no Spark is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.registry import OPERATIONS
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.http.server import HttpServer
+from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.live_warehouse import LiveWarehouse
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.surroundings import Surroundings
+from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from tests.unit.service.http.client import Client
+
+
+def model(name: str, source: str, **config: Any) -> Model:
+    sql = f"select id, note from lake.dwd.{source}"
+    return Model(TableName("lake", "dwd", name), sql, configure({"primary_key": "id", **config}, name))
+
+
+MODELS = (model("ods", "plain"), model("dwd", "ods", merge="on_read"))
+
+
+class Project:
+    name = "shop"
+
+    def models(self) -> tuple[Model, ...]:
+        return MODELS
+
+
+@pytest.fixture(scope="module")
+def warehouse(shop: Any) -> Iterator[Client]:
+    reader = shop[0].reader
+    limits = reader.thresholds.service
+    events, pool, around = EventLog(limits.events), SessionPool(reader.profile), Surroundings(reader)
+    board = JobBoard(events, limits)
+    upkeep = UpkeepRunner(reader, pool, ServeSettings().budget, board, around)
+    live = LiveWarehouse(Project(), reader, pool, ServiceTable("dwd", reader), around, upkeep, board, events, "1")
+    around.use([FollowedModel(of, of.table.name) for of in MODELS], ())
+    live.observe()
+    with HttpServer(live, HttpSettings(port=0)) as server:
+        yield Client(server.url)
+
+
+def test_tables_of_a_warehouse_are_shown_with_their_readers(warehouse: Client) -> None:
+    tables = {of["table"]: of for of in warehouse.get("/api/tables").json["tables"]}
+    assert [of["layer"] for of in tables.values()] == [0, 1, 2]
+    ods = tables["lake.dwd.ods"]
+    assert (ods["kind"], ods["reads"]) == ("model", ["lake.dwd.plain"])
+    assert [(of["model"], of["commits"], of["rows"]) for of in ods["readers"]] == [("lake.dwd.dwd", 1, 2)]
+
+
+def test_questions_and_plans_need_no_spark(warehouse: Client) -> None:
+    questions = {operation.name for operation in OPERATIONS if not operation.needs_spark}
+    for name in questions - {"lookup"}:
+        found = warehouse.get(f"/api/operations/{name}?table=dwd")
+        assert found.status == 200, found.body
+        assert found.json["lines"]
+    for name in ("compact", "expire", "split", "reset"):
+        found = warehouse.get(f"/api/operations/{name}/plan?table=dwd")
+        assert found.status == 200, found.body
+    assert warehouse.get("/api/operations/lookup?table=dwd&key=3").json["data"]["row"]["note"] == "c"
+
+
+def test_a_service_that_stands_by_says_so(warehouse: Client) -> None:
+    refused = warehouse.post("/api/refresh", {"tables": ["dwd"]})
+    assert refused.status == 422
+    assert "stands by" in refused.json["detail"]
