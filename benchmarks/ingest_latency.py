@@ -138,6 +138,9 @@ def _latency(bench: Lake, table: TableName, began: float) -> Measurement:
     age = (F.col("millis") - F.unix_millis("at")) / 1000
     parts = F.array(F.lit(0.5), F.lit(0.99), F.lit(1.0))
     (median, high, most), count = aged.agg(F.percentile(age, parts), F.count(age)).collect()[0]
+    minute = F.floor((F.unix_millis("at") - F.lit(round(began * 1000))) / 60_000)
+    by_minute = aged.groupBy(minute.alias("minute")).agg(F.percentile(age, parts)).orderBy("minute").collect()
+    print(f"  seconds by minute: {[[round(of, 1) for of in found] for _, found in by_minute]}", flush=True)
     detail = {"median": median, "most": most, "rows": count, "of_rows": rows.count(), "commits": len(commits)}
     print(f"  {detail}", flush=True)
     return Measurement("ingest_latency: 99th percentile", high, "s", MUST_LATENCY, False, detail)
