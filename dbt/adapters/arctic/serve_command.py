@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service import logs
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
+from arctic_runtime.service.traced import traces
 from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.run_command import reporter
 from dbt.adapters.arctic.signals import ended_by_signals
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from arctic_runtime.service.service import Service
     from arctic_runtime.service.task import Report
     from arctic_runtime.thresholds import Thresholds
+    from dbt.adapters.arctic.following.served_project import ServedProject
 
 NAME = "serve"
 DESCRIPTION = "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser"
@@ -39,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=PARTS,
         help="leave a part to somebody else: `arctic ingest`, or the upkeep after each `dbt run`",
     )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="lines for people, or JSON for programs"
+    )
     parser.add_argument("--host", help="the address for HTTP (default: 127.0.0.1); others need a token in the profile")
     parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")
 
@@ -54,18 +60,26 @@ def perform(options: argparse.Namespace) -> Answer:
     location = Location(
         options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, with_sources=True
     )
-    project = ServedProject(location, _warn)
+    is_json = options.log_format == "json"
+    warn = logs.say if is_json else _warn
+    project = ServedProject(location, warn)
     credentials: Any = project.followed_project.loaded.config.credentials
     settings = read_settings(credentials.serve)
     reader, profile = project.followed_project.refresher.reader, project.followed_project.loaded.profile
-    pool, say = pool_of(profile), reporter(options.json, once=False)
+    pool = pool_of(profile)
+    told: list[Callable[[Report], None]] = [] if is_json else [reporter(options.json, once=False)]
+    if is_json:
+        logs.write_json_logs(sys.stderr, _secrets(settings, project))
 
     def ingesting() -> Sequence[_Source]:
         return () if "ingest" in options.without else [_Source(of, reader, pool, service) for of in project.sources]
 
     with ExitStack() as parts:
-        lineage = lineage_emitter(reader, project.name, _warn)
-        told = [say] if lineage is None else [say, parts.enter_context(lineage)]
+        lineage, spans = lineage_emitter(reader, project.name, warn), traces(project.name)
+        if lineage is not None:
+            told.append(parts.enter_context(lineage))
+        if spans is not None:
+            project.refresh = parts.enter_context(spans).refreshing(project.refresh)
 
         def report(found: Report) -> None:
             for tell in told:
@@ -78,21 +92,27 @@ def perform(options: argparse.Namespace) -> Answer:
             ServiceTable(str(credentials.schema), reader),
             settings,
             ingesting,
-            Told(_warn, report),
+            Told(warn, report),
             version,
             with_upkeep="upkeep" not in options.without,
         )
+        if is_json:
+            parts.enter_context(logs.EventLogger(service.live.events, reader.thresholds.service))
         if "http" not in options.without:
-            parts.enter_context(_http(service, settings, options, reader.thresholds))
+            parts.enter_context(_http(service, settings, options, reader.thresholds, warn))
         parts.enter_context(ended_by_signals(NAME, service.stop, "ends after the work under way"))
-        _warn(f"keeps {len(project.followed())} models fresh, {project.threads} side by side")
+        warn(f"keeps {len(project.followed())} models fresh, {project.threads} side by side")
         service.run()
     return Answer(None, ())
 
 
 @contextmanager
 def _http(
-    service: Service, settings: ServeSettings, options: argparse.Namespace, thresholds: Thresholds
+    service: Service,
+    settings: ServeSettings,
+    options: argparse.Namespace,
+    thresholds: Thresholds,
+    warn: Callable[[str], None],
 ) -> Iterator[None]:
     """The API and the page, while this lasts; raises ConfigError where the address can't be used."""
     _check_installed()
@@ -105,8 +125,14 @@ def _http(
         Metrics(service.live, thresholds.service) as metrics,
         HttpServer(service.live, read_http(written), metrics.text, thresholds.http) as server,
     ):
-        _warn(f"shows the warehouse at {server.url}")
+        warn(f"shows the warehouse at {server.url}")
         yield
+
+
+def _secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
+    """What must not stand in a log, wherever an error may have it from."""
+    found = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
+    return [str(secret) for secret in found if secret]
 
 
 def _check_installed() -> None:

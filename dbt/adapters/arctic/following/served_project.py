@@ -9,7 +9,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.task import Done, Task
+from arctic_runtime.service.task import RefreshModel
 from dbt.adapters.arctic.following.followed_project import FollowedProject
 from dbt.adapters.arctic.following.loaded_project import Location
 from dbt.adapters.arctic.materialize.readers import Readers
@@ -25,6 +25,7 @@ class ServedProject:
         self.changed = self.followed_project.changed
         self.load = self.followed_project.load
         self.prepare_thread = self.followed_project.thread_starter()
+        self.refresh: RefreshModel = self.followed_project.refresh
 
     @property
     def name(self) -> str:
@@ -41,9 +42,6 @@ class ServedProject:
 
     def followed(self) -> Sequence[FollowedModel]:
         return self.followed_project.models
-
-    def refresh(self, task: Task) -> Done:
-        return self.followed_project.refresh(task)
 
     def models(self) -> Sequence[Model]:
         reader = self.followed_project.refresher.reader
