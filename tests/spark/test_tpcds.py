@@ -41,7 +41,7 @@ BATCHES = (
 FEW_BATCHES = 2
 """So many of them change what all queries read."""
 
-ON_REQUEST = (22, 45, 54, 58, 67, 86)
+ON_REQUEST = (22, 45, 67, 86)
 """Queries with rollups, and with subqueries of one value or below OR; so few rows cost less to compute in full."""
 
 COPIES = frozenset({2, 53, 59, 63, 77, 79})
