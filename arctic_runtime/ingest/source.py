@@ -82,10 +82,15 @@ class IngestedTable:
 
     def model(self, key: tuple[str, ...]) -> Model:
         """The arctic table as the runtime knows it, kept by `key`; raises ConfigError for settings it can't use."""
-        merge = {"merge": "on_read", **self.settings} if key else {**self.settings, "merge": "on_write"}
+        settings = {"retention": RETENTION, **self.settings}
+        merge = {"merge": "on_read", **settings} if key else {**settings, "merge": "on_write"}
         config = configure({**merge, "primary_key": list(key), "input": "changes"}, f"source table {self.name}")
         policy = _POLICIES[self.schema_changes]
         return Model(self.table, "", replace(config, on_schema_change=policy), ingested_from=self.source_name)
+
+
+RETENTION = {"versions": "2h", "retain_last": 200}
+"""Versions of an ingested table that are kept where it sets nothing: a commit a second makes very many of them."""
 
 
 @dataclass(frozen=True)

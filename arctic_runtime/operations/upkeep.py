@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Maintained:
-    """A table that is kept up, and the models that may read it."""
+    """A table that is kept up, and the tables of models that may read it; of a landing table the models themselves."""
 
     model: Model
-    readers: tuple[Model, ...] = ()
+    readers: tuple[TableName, ...] = ()
+    models: tuple[Model, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -62,7 +63,7 @@ def due_upkeep(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpk
     if plan is not None:
         size, lines = sum(step.bytes for step in plan.steps), tuple(map(describe_compaction, plan.steps))
         found.append(DueUpkeep(of.table, "compact", now, size, plan_waste(plan), lines))
-    expiry = due_expiry(session, [reader.table for reader in of.readers])
+    expiry = due_expiry(session, of.readers)
     if expiry is not None:
         found.append(DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_expiry(expiry, "to go"))))
     return found
@@ -96,17 +97,16 @@ def _expire(of: Maintained, reader: CatalogReader, spark: Callable[[], SparkSess
     if of.model.is_landing:
         from arctic_runtime.spark.maintenance.landing import expire_landing
 
-        return describe_landing(expire_landing(of.model, of.readers, reader, spark), "gone")
+        return describe_landing(expire_landing(of.model, of.models, reader, spark), "gone")
     from arctic_runtime.spark.maintenance.expiry import expire
 
-    names = [reader.table for reader in of.readers]
-    return describe_expiry(expire(_session(of.model, reader, spark), names), "gone")
+    return describe_expiry(expire(_session(of.model, reader, spark), of.readers), "gone")
 
 
 def _due_landing(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
     from arctic_runtime.spark.maintenance.landing import plan_landing
 
-    plan = plan_landing(of.model, of.readers, reader)
+    plan = plan_landing(of.model, of.models, reader)
     if plan.delete is None and plan.expire is None:
         return []
     return [DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_landing(plan, "to go")))]

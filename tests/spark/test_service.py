@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arctic_runtime.catalog.manifests import observe_totals
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
@@ -27,7 +28,9 @@ from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.task import Done, Task
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from tests.spark.warehouse import Warehouse
+from dbt.adapters.arctic.ingested_upkeep import IngestedUpkeep
+from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
+from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +69,7 @@ class Project:
         return self.of
 
     def maintained(self) -> Sequence[Maintained]:
-        return [Maintained(model, tuple(other for other in self.of if other is not model)) for model in self.of]
+        return [Maintained(model, tuple(of.table for of in self.of if of is not model)) for model in self.of]
 
     def expected(self) -> Collection[TableName]:
         return ()
@@ -245,3 +248,18 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     runner.look()
     assert runner.begin() == []
     assert runner.planned() == []
+
+
+def test_ingestion_compacts_the_tables_that_it_writes(lake: Warehouse) -> None:
+    source = source_of(lake, "orders", compaction={"change_files": 2})
+    log = [[Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": 1})])] for of in range(4)]
+    ingest(lake, source, Replay(log))
+    reader = lake.under(compaction={"commit_bytes": 0}).reader
+    changes = source.tables[0].table.changes
+    assert observe_totals(reader, changes).files == 4
+
+    upkeep = IngestedUpkeep([source], lambda _: (), reader, SessionPool(lake.environment.profile))
+    upkeep.once()
+
+    assert observe_totals(reader, changes).files == 1
+    assert len(sorted_rows(lake.spark.table(lake.sql_name("orders")))) == 4

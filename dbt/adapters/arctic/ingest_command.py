@@ -6,6 +6,7 @@ import argparse
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,8 @@ def perform(options: argparse.Namespace) -> Answer:
     With `--replay-dead` it applies dead letters instead, and ends.
     """
     from arctic_runtime.ingest.connectors import with_jars
-    from arctic_runtime.spark.engine.session import SparkEnvironment
+    from arctic_runtime.spark.engine.session_pool import pool_of
+    from dbt.adapters.arctic.ingested_upkeep import IngestedUpkeep
     from dbt.adapters.arctic.project import load_sources
 
     if options.discover is not None and "://" in options.discover:
@@ -70,14 +72,23 @@ def perform(options: argparse.Namespace) -> Answer:
         return _discovered(_to_discover(project.sources, [*options.sources, *filter(None, [options.discover])]))
     resync = resynced(project.sources, options.sources, options.resync or ())
     chosen = resync.sources
-    environment = SparkEnvironment(with_jars(project.profile, chosen))
-    reader = CatalogReader(project.profile)
+    pool, reader = pool_of(with_jars(project.profile, chosen)), CatalogReader(project.profile)
+    session = pool.environment.session
     if options.replay_dead:
-        return _replay(chosen, reader, environment.session)
-    with progress([source.name for source in chosen], options.json) as say:
-        jobs = [_job(source, reader, environment.session, say) for source in chosen]
+        return _replay(chosen, reader, session)
+    upkeep = IngestedUpkeep(chosen, project.readers, reader, pool)
+    with progress([source.name for source in chosen], options.json) as show:
+
+        def say(source: str, batch: BatchReport) -> None:
+            upkeep.batch(source, batch)
+            show(source, batch)
+
+        jobs = [_job(source, reader, session, say) for source in chosen]
         with ended_by_signals(NAME, partial(_stop, jobs), "ends after the batch under way"):
-            _run(jobs, options.once, resync)
+            with nullcontext() if options.once else upkeep.beside():
+                _run(jobs, options.once, resync)
+            if options.once:
+                upkeep.once()
     return Answer(None, ())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ import yaml
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
+from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 from dbt.adapters.arctic.sources import ingest_sources, ingested_models, landing_tables
 
@@ -25,13 +27,14 @@ from dbt.adapters.arctic.sources import ingest_sources, ingested_models, landing
 class Project:
     """The models in the order of their names, the sources that are ingested, and how to reach the tables of both.
 
-    `landing` are tables of other sources that have a `retention`.
+    `landing` are tables of other sources that have a `retention`. `readers` tells the models that may read a table.
     """
 
     profile: Profile
     models: tuple[Model, ...]
     sources: tuple[IngestSource, ...] = ()
     landing: tuple[Model, ...] = ()
+    readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
 
     def with_ingested(self, reader: CatalogReader) -> Project:
         """The project with the tables of its ingested sources, of those that there are, among its models."""
@@ -81,7 +84,8 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
     """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
     manifest = parsed_manifest(project_dir, profiles_dir, target)
-    return Project(_profile(project_dir, target), (), ingest_sources(manifest))
+    readers = Readers(manifest.nodes.values(), manifest.sources.values())
+    return Project(_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.of)
 
 
 _QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none")

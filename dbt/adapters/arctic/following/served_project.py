@@ -55,10 +55,12 @@ class ServedProject:
         readers = Readers(manifest.nodes.values(), manifest.sources.values())
         by_table = {model.table: model for model in models}
 
-        def of(table: TableName) -> tuple[Model, ...]:
-            return tuple(by_table[reader] for reader in readers.of(table) if reader in by_table)
+        def of(model: Model) -> Maintained:
+            names = readers.of(model.table)
+            known = (by_table[name] for name in names if name in by_table)
+            return Maintained(model, names, tuple(known) if model.is_landing else ())
 
-        return [Maintained(model, of(model.table)) for model in models]
+        return [of(model) for model in models]
 
     def expected(self) -> Collection[TableName]:
         return [table.table for source in self.sources for table in source.tables]

@@ -1,0 +1,75 @@
+"""Upkeep of the tables that `arctic ingest` writes: small files and old versions go while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.names import TableName
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.plan.upkeep import UpkeepBudget
+from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from dbt.adapters.arctic.sources import ingested_models
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job import BatchReport
+
+Readers = Callable[[TableName], tuple[TableName, ...]]
+
+
+class IngestedUpkeep:
+    """Keeps up the tables of sources, one job at a time, beside the batches.
+
+    `readers` are the models that may read a table: what they have yet to read stays.
+    """
+
+    def __init__(
+        self, sources: Sequence[IngestSource], readers: Readers, reader: CatalogReader, sessions: SessionPool
+    ) -> None:
+        limits = reader.thresholds.service
+        self._sources = sources
+        self._readers = readers
+        self._reader = reader
+        self._tables = {(source.name, table.name): table.table for source in sources for table in source.tables}
+        self._known: frozenset[TableName] = frozenset()
+        self._runner = UpkeepRunner(reader, sessions, UpkeepBudget(), JobBoard(EventLog(limits.events), limits))
+
+    def batch(self, source: str, batch: BatchReport) -> None:
+        """A batch was written; its tables are looked at soon."""
+        written = {table for of in batch.tables if (table := self._tables.get((source, of.table))) is not None}
+        if written - self._known:
+            self._maintain()
+        for table in written:
+            self._runner.moved(table)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Does what is due, in a thread of its own, while this lasts."""
+        over = threading.Event()
+        self._maintain()
+        running = threading.Thread(target=self._runner.run, args=(over,), name="upkeep")
+        running.start()
+        try:
+            yield
+        finally:
+            over.set()
+            running.join()
+
+    def once(self) -> None:
+        """Does what is due now."""
+        self._maintain()
+        self._runner.look()
+        for due in self._runner.begin():
+            self._runner.perform(due)
+
+    def _maintain(self) -> None:
+        models = ingested_models(self._sources, self._reader)
+        self._known = frozenset(model.table for model in models)
+        self._runner.maintain([Maintained(model, self._readers(model.table)) for model in models])
