@@ -19,9 +19,9 @@ from arctic_runtime.effects import retried
 from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
-from arctic_runtime.ingest.transports.transport import ARRIVAL, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.appended import append, check_appended, got_a_key, only_inserts, replace_all
-from arctic_runtime.ingest.writing.decode import CHANGE, decode
+from arctic_runtime.ingest.writing.decode import CHANGE, REASON, decode
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.follow import follow
 from arctic_runtime.ingest.writing.keyed import check_key, check_place, emptied, published, stored_columns
@@ -278,6 +278,7 @@ class TableWriter:
         if session.model.is_appended:
             self._check_load(part, place)
             decoding = only_inserts(decoding, self._form)
+        decoding = _without_bytes(decoding)
         with held(decoding if reads else decoding.where(~is_read())) as decoded:
             counted = tally(decoded)
             if counted.dead or counted.truncated_at is not None:
@@ -403,6 +404,11 @@ def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:
     """No rows of a table with the columns of a schema."""
     nulls = [aliased(statement("CAST(NULL AS {kind})", kind=type_name(of.type)), of.name) for of in schema.columns]
     return spark.range(0).selectExpr(*nulls)
+
+
+def _without_bytes(decoded: DataFrame) -> DataFrame:
+    """Decoded events of which dead letters alone have their bytes and origin: nobody asks for those of others."""
+    return decoded.withColumns({own: F.when(F.col(REASON).isNotNull(), F.col(own)) for own in (PAYLOAD, ORIGIN)})
 
 
 def is_read() -> Expression:
