@@ -544,6 +544,9 @@ class DebeziumThresholds:
     batch_bytes: int = 128 * MIB
     """Bytes of JSON from which on no further events that wait join a batch."""
 
+    gather_seconds: float = 1.0
+    """How long rows of a snapshot are gathered for one commit, beyond what waits already."""
+
     waiting_bytes: int = 128 * MIB
     """Bytes of JSON that wait in this process until they are taken; from there on the source is not read."""
 

@@ -159,12 +159,12 @@ class DebeziumTransport:
         now = self._opened()
         end = now.server.end() if until_drained else None
         pause = self._thresholds.push_seconds if until_drained else self._thresholds.idle_seconds
-        heard = told = time.monotonic()
+        heard = told = gathering = time.monotonic()
         pushed = 0.0 if until_drained else heard
         gathered: Batch | None = None
         while not self._closed.is_set():
             is_end = until_drained and now.server.reached(now.position, end)
-            if gathered is not None and (is_end or self._is_full(gathered) or not now.run.engine.has_waiting):
+            if gathered is not None and (is_end or self._is_full(gathered) or not self._may_grow(now, gathering)):
                 yield gathered
                 gathered = None
                 continue
@@ -183,6 +183,7 @@ class DebeziumTransport:
                             self._receipts[piece.position] = receipt
                         told = pushed = pushed if until_drained else heard
                         batch = replace(piece, caught_up=None if position.joining else now.caught_up())
+                        gathering = gathering if gathered is not None else time.monotonic()
                         ready, gathered = _gathered(gathered, batch, ends_snapshot)
                         yield from ready
                 if now.end is None and time.monotonic() - now.asked > self._thresholds.idle_seconds:
@@ -197,6 +198,11 @@ class DebeziumTransport:
             elif self._is_silent(now, time.monotonic() - heard):
                 self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
                 heard = time.monotonic()
+
+    def _may_grow(self, now: _Open, since: float) -> bool:
+        """Whether more may join a batch that was begun then. A commit takes as long for the first rows as for many."""
+        is_loading = now.position.is_snapshot and time.monotonic() - since < self._thresholds.gather_seconds
+        return is_loading or now.run.engine.has_waiting
 
     def _is_full(self, batch: Batch) -> bool:
         return sum(int(of.events.nbytes) for of in _placed(batch)) >= self._thresholds.batch_bytes
