@@ -36,6 +36,7 @@ from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.decide import Request, check_table
 from arctic_runtime.plan.schema import check_query
+from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import aliased, statement, type_name
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
@@ -427,9 +428,10 @@ def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
 
 @contextmanager
 def held(rows: DataFrame) -> Iterator[DataFrame]:
-    """While this lasts, rows are computed once."""
-    kept = rows.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
+    """While this lasts, rows are computed once. They are gone soon, so to compress them is not worth its time."""
+    with settings(rows.sparkSession, {"spark.sql.inMemoryColumnarStorage.compressed": "false"}):
+        kept = rows.persist()
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
