@@ -182,7 +182,7 @@ def _state(
         return "refreshing"
     if refreshing.error:
         return "failed"
-    if refreshing.held_by is not None:
+    if refreshing.held_by is not None and shown.refreshing.get(refreshing.held_by, Refreshing()).error:
         return "held"
     if not is_stale:
         return "fresh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -12,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ArcticError, CommitConflict
+from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.upkeep import Done, Maintained, due_upkeep, perform_upkeep
 from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, UpkeepOperation, UpkeepState, scheduled
@@ -25,6 +26,8 @@ from arctic_runtime.spark.engine.session_pool import SessionPool, lent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LOG = logging.getLogger(__name__)
 
 Key = tuple[TableName, UpkeepOperation]
 
@@ -149,8 +152,9 @@ class UpkeepRunner:
                 return
             try:
                 found = due_upkeep(of, self._reader, now)
-            except ArcticError:
-                # A catalog that does not answer, or a table that its model can't be matched with: its refresh says so.
+            except Exception as error:
+                # One table must not keep the others from being looked at; a later look may find it well again.
+                LOG.warning("%s could not be looked at for upkeep: %s", of.table, error)
                 found = []
             with self._lock:
                 self._look_at[of.table] = self._clock() + self._limits.look_seconds

@@ -119,10 +119,16 @@ def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
 def test_the_state_of_a_model_is_what_keeps_it_from_being_fresh(
     refreshing: Refreshing, is_stale: bool, state: str
 ) -> None:
-    base = shown(refreshing={t("both"): refreshing})
+    above = {t("left"): Refreshing(error="broken")} if refreshing.held_by else {}
+    base = shown(refreshing={t("both"): refreshing, **above})
     stale = {**base.observed, t("both"): observed("both", 2, left=0, right=2)}
     found = by_name(replace(base, observed=stale) if is_stale else base)
     assert found["both"].state == state
+
+
+def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
+    refreshing = {t("both"): Refreshing(held_by=t("left")), t("left"): Refreshing()}
+    assert by_name(shown(refreshing=refreshing))["both"].state == "fresh"
 
 
 def test_a_paused_table_is_paused_whatever_else_holds() -> None:
