@@ -36,7 +36,7 @@ def rows(lake: Warehouse, name: str, columns: str) -> list[Any]:
     return sorted(row.row for row in shown.collect())
 
 
-@pytest.mark.parametrize("changes", ["safe", "evolve"])
+@pytest.mark.parametrize("changes", ["safe", pytest.param("evolve", marks=pytest.mark.slow)])
 def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_behind(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str, changes: SchemaChanges
 ) -> None:

@@ -198,14 +198,15 @@ def is_equal(lake: Warehouse, database: Database) -> None:
 
 
 @ONE_IS_SLOW
-@pytest.mark.parametrize("at", [("ingest.", "commit."), pytest.param(("",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("at", [("ingest.advance", "commit.publish"), pytest.param(("",), marks=pytest.mark.slow)])
 def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource, at: tuple[str, ...]
 ) -> None:
     """It dies once after each effect whose name begins so; the empty text stands for all."""
     with load(database, 1):
         died = ingest_dying(lake, source, at=at)
-    assert {"ingest.lease", "ingest.advance", "commit.append", "commit.publish"} <= died
+    telling = {"ingest.lease", "ingest.advance", "commit.append", "commit.publish"}
+    assert {name for name in telling if name.startswith(at)} <= died
     assert ("view.replace" in died) == ("" in at)
     ingest(lake, source)
     is_equal(lake, database)
@@ -214,7 +215,7 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     assert lake.spark.table(str(source.ledger)).count() == 0
 
 
-@BOTH
+@ONE_IS_SLOW
 def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:

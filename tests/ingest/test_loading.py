@@ -38,7 +38,7 @@ class Source:
         return {int(row.split(",")[0]): int(row.split(",")[1]) for row in shown}
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
 def source(request: pytest.FixtureRequest, slot: str) -> Source:
     server: DatabaseServer = request.getfixturevalue(request.param)
     is_postgresql = isinstance(server, PostgreSQLServer)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pyiceberg.table import Table
 
 from arctic_runtime.catalog.lease import Held, newest_lease
@@ -100,6 +101,7 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
     assert rows(lake) == expected - {(1, "a", LARGE)} | {(1, "c", 1)}
 
 
+@pytest.mark.slow
 def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse) -> None:
     source = orders(lake)
     ingest(lake, source, Replay([batch(put("c", 1, "a", LARGE))]))
@@ -144,6 +146,7 @@ def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lak
     ]
 
 
+@pytest.mark.slow
 def test_dead_letters_that_are_mended_one_after_the_other_keep_their_order(lake: Warehouse) -> None:
     source = orders(lake)
     first = event("x", None, {"id": 1, "item": "first", "n": 1})

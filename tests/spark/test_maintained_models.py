@@ -233,7 +233,7 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
 @pytest.mark.parametrize(
     ("told", "most"),
     [
-        ("joined to itself", IncrementalThresholds().reducer_values),
+        pytest.param("joined to itself", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
         ("sums of a join", -1),
         pytest.param("joined to itself", -1, marks=pytest.mark.slow),
         pytest.param("sums of a join", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
