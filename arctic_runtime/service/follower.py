@@ -316,7 +316,7 @@ class Follower:
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
     def _handle(self, until: float) -> None:
-        """Handles the ends of refreshes until then, or until somebody wakes the follower."""
+        """Handles the ends of refreshes until then, until a pass is over, or until somebody wakes the follower."""
         while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
             try:
                 event = self._events.get(timeout=left)
@@ -325,7 +325,12 @@ class Follower:
             if event is None:
                 self._look_at = 0.0
                 return
+            passes = len(self._passes)
             self._settle(event)
+            if len(self._passes) < passes:
+                # Its sources may have moved on meanwhile.
+                self._look_at = 0.0
+                return
 
     def _drain(self) -> None:
         """Waits until no pass is under way."""
