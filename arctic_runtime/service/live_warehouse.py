@@ -23,7 +23,7 @@ from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
 from arctic_runtime.service.observed_tables import ObservedTables
 from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
-from arctic_runtime.service.surroundings import Surroundings
+from arctic_runtime.service.surroundings import Surroundings, named
 from arctic_runtime.service.task import Report, Task
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.spark.engine.ended import spark_ended
@@ -141,7 +141,7 @@ class LiveWarehouse:
             self._observed.tables,
             refreshing,
             dict(self._ingestions),
-            {table: self._upkeep.waste(table) for table in models},
+            self._upkeep.waste(),
             self._around.paused,
             self._limits.flow_seconds,
         )
@@ -169,9 +169,8 @@ class LiveWarehouse:
 
     def table(self, name: str) -> TableOverview | None:
         known = self._tables
-        found = [of for table, of in known.items() if name in (str(table), f"{table.schema}.{table.name}")]
-        found = found or [of for table, of in known.items() if name == table.name]
-        return found[0] if len(found) == 1 else None
+        found = named(name, known)
+        return known[found[0]] if len(found) == 1 else None
 
     def jobs(self) -> Sequence[Job]:
         return self._board.jobs()

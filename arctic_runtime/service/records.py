@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.thresholds import ServiceThresholds
+from arctic_runtime.thresholds import ServiceThresholds, UpkeepThresholds
 
 Heads = Mapping[TableName, str]
 """Where tables and views stand: each one's metadata file. A relation that does not exist has none."""
@@ -74,7 +74,7 @@ class Record:
         return replace(self, failures=self.failures + 1, retry_at=now + pause_after(self.failures + 1, thresholds))
 
 
-def pause_after(failures: int, thresholds: ServiceThresholds) -> float:
+def pause_after(failures: int, thresholds: ServiceThresholds | UpkeepThresholds) -> float:
     """Seconds until the next attempt after so many failures in a row."""
     doublings = min(failures - 1, thresholds.retry_doublings)
     return thresholds.retry_seconds * float(2**doublings)

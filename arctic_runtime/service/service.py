@@ -23,6 +23,7 @@ from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live_warehouse import LiveWarehouse
 from arctic_runtime.service.overviews import IngestionRun
 from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.records import pause_after
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.surroundings import Surroundings
 from arctic_runtime.service.task import Done, Report, Task
@@ -264,8 +265,8 @@ class Service:
                 break
             except Exception as error:
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
-                failures = 0 if is_steady else min(failures + 1, self._limits.retry_doublings)
-                pause = self._limits.retry_seconds * 2.0**failures
+                failures = 0 if is_steady else failures + 1
+                pause = pause_after(failures + 1, self._limits)
                 message = message_of(spark_ended(error) or error)
                 self.live.ingestion(ingestion.name, IngestionRun(False, message))
                 self._told.say(f"source {ingestion.name}: {message}\n  tried again in {pause:.0f} s")

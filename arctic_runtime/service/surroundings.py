@@ -73,14 +73,12 @@ class Surroundings:
 
     def named(self, name: str) -> TableName:
         """The table of this name, with or without catalog and schema; raises ConfigError where it is not one."""
-        known = list(self.models)
-        found = [of for of in known if name in (str(of), f"{of.schema}.{of.name}")]
-        found = found or [of for of in known if name == of.name]
+        found = named(name, self.models)
         if len(found) == 1:
             return found[0]
         if found:
             raise ConfigError(f"{name!r} is the name of several tables: {', '.join(map(str, found))}")
-        raise ConfigError(f"no table of the project is named {name!r}{nearest(name, [of.name for of in known])}")
+        raise ConfigError(f"no table of the project is named {name!r}{nearest(name, [of.name for of in self.models])}")
 
     def reads(self) -> Mapping[TableName, Collection[TableName]]:
         """The tables that each model reads, directly and through views."""
@@ -92,3 +90,9 @@ class Surroundings:
         while readings.resolve(found.heads, found.views):
             found = observe_heads(self._reader, readings.relations())
         return {table: of.tables - {table} for table, of in readings.of.items()}
+
+
+def named(name: str, tables: Collection[TableName]) -> list[TableName]:
+    """The tables that a name may mean, which leaves out the catalog, or the schema as well."""
+    found = [of for of in tables if name in (str(of), f"{of.schema}.{of.name}")]
+    return found or [of for of in tables if name == of.name]

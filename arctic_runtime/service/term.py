@@ -18,13 +18,6 @@ class Term:
         self._ends: list[Callable[[], None]] = []
         self.error: SparkEnded | None = None
 
-    @property
-    def is_over(self) -> bool:
-        return self.over.is_set()
-
-    def wait(self, seconds: float) -> None:
-        self.over.wait(seconds)
-
     def on_end(self, action: Callable[[], None]) -> Callable[[], None]:
         """Calls an action at the end; what is returned takes it back."""
         with self._lock:

@@ -6,7 +6,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +20,7 @@ from arctic_runtime.operations.upkeep import Done, Maintained, due_upkeep, perfo
 from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, UpkeepOperation, UpkeepState, scheduled
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Upkeep
+from arctic_runtime.service.records import pause_after
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.jobs import cancellable, describe_jobs
 from arctic_runtime.spark.engine.messages import message_of
@@ -126,10 +128,13 @@ class UpkeepRunner:
                 Upkeep(of.table, of.operation, of.reasons, of.bytes, of.waste_bytes, waits) for of, waits in self._waits
             ]
 
-    def waste(self, table: TableName) -> int:
-        """What readers of a table pay until what is due is done, in bytes."""
+    def waste(self) -> Mapping[TableName, int]:
+        """What readers of each table with something due pay until it is done, in bytes."""
+        found: Counter[TableName] = Counter()
         with self._lock:
-            return sum(known.due.waste_bytes for key, known in self._known.items() if key[0] == table)
+            for (table, _), known in self._known.items():
+                found[table] += known.due.waste_bytes
+        return found
 
     def run(self, over: threading.Event) -> None:
         """Looks, and does what is due, until it is over; then the jobs under way come to their end."""
@@ -245,6 +250,6 @@ class UpkeepRunner:
             known = self._known.get(key)
             if known is not None:
                 failures = known.due.failures + 1
-                pause = self._limits.retry_seconds * 2.0 ** min(failures - 1, self._limits.retry_doublings)
-                failed = replace(known.due, failures=failures, retry_at=self._clock() + pause)
+                retry_at = self._clock() + pause_after(failures, self._limits)
+                failed = replace(known.due, failures=failures, retry_at=retry_at)
                 self._known[key] = replace(known, due=failed)

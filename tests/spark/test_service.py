@@ -228,7 +228,7 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     assert runner.begin() == []
     (waiting,) = runner.planned()
     assert (waiting.operation, waiting.waits_for) == ("compact", "for its writer")
-    assert runner.waste(model.table) > 0
+    assert runner.waste()[model.table] > 0
 
     busy.clear()
     (due,) = runner.begin()
