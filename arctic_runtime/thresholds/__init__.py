@@ -1,0 +1,98 @@
+"""All thresholds, limits and prices of planning and execution, in one immutable object.
+
+`Thresholds()` holds the values that dbt-arctic ships with. A profile carries one object (`Profile.thresholds`), and
+everything below takes it, or the group that it needs, as an argument. Tests pass changed ones (`replace`).
+
+Prices were measured on two cores with local files. Settings that a user has are in a model's configuration, not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from arctic_runtime.thresholds.engine import (
+    CommitThresholds,
+    EngineThresholds,
+    ReportThresholds,
+)
+from arctic_runtime.thresholds.ingest import (
+    DebeziumThresholds,
+    IngestThresholds,
+    TransportThresholds,
+)
+from arctic_runtime.thresholds.planning import (
+    BaseRewriteThresholds,
+    BucketThresholds,
+    ChangelogThresholds,
+    CompactionThresholds,
+    CostThresholds,
+    ExpiryThresholds,
+    IncrementalThresholds,
+    JoinThresholds,
+    LayoutThresholds,
+    MergeThresholds,
+    PruningThresholds,
+)
+from arctic_runtime.thresholds.service import (
+    HttpThresholds,
+    LineageThresholds,
+    ServiceThresholds,
+    UpkeepThresholds,
+)
+
+__all__ = [
+    "SHIPPED",
+    "BaseRewriteThresholds",
+    "BucketThresholds",
+    "ChangelogThresholds",
+    "CommitThresholds",
+    "CompactionThresholds",
+    "CostThresholds",
+    "DebeziumThresholds",
+    "EngineThresholds",
+    "ExpiryThresholds",
+    "HttpThresholds",
+    "IncrementalThresholds",
+    "IngestThresholds",
+    "JoinThresholds",
+    "LayoutThresholds",
+    "LineageThresholds",
+    "MergeThresholds",
+    "PruningThresholds",
+    "ReportThresholds",
+    "ServiceThresholds",
+    "Thresholds",
+    "TransportThresholds",
+    "UpkeepThresholds",
+]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Every threshold, limit and price, by the part of planning or execution that uses it."""
+
+    cost: CostThresholds = field(default_factory=CostThresholds)
+    incremental: IncrementalThresholds = field(default_factory=IncrementalThresholds)
+    joins: JoinThresholds = field(default_factory=JoinThresholds)
+    pruning: PruningThresholds = field(default_factory=PruningThresholds)
+    merge: MergeThresholds = field(default_factory=MergeThresholds)
+    compaction: CompactionThresholds = field(default_factory=CompactionThresholds)
+    base_rewrite: BaseRewriteThresholds = field(default_factory=BaseRewriteThresholds)
+    buckets: BucketThresholds = field(default_factory=BucketThresholds)
+    changelog: ChangelogThresholds = field(default_factory=ChangelogThresholds)
+    expiry: ExpiryThresholds = field(default_factory=ExpiryThresholds)
+    layout: LayoutThresholds = field(default_factory=LayoutThresholds)
+    commits: CommitThresholds = field(default_factory=CommitThresholds)
+    reports: ReportThresholds = field(default_factory=ReportThresholds)
+    ingest: IngestThresholds = field(default_factory=IngestThresholds)
+    service: ServiceThresholds = field(default_factory=ServiceThresholds)
+    lineage: LineageThresholds = field(default_factory=LineageThresholds)
+    upkeep: UpkeepThresholds = field(default_factory=UpkeepThresholds)
+    http: HttpThresholds = field(default_factory=HttpThresholds)
+    engine: EngineThresholds = field(default_factory=EngineThresholds)
+    debezium: DebeziumThresholds = field(default_factory=DebeziumThresholds)
+    transports: TransportThresholds = field(default_factory=TransportThresholds)
+
+
+SHIPPED = Thresholds()
+"""The values that dbt-arctic ships with."""
