@@ -46,17 +46,21 @@ class JobBoard:
         job = Job(str(next(self._numbers)), kind, name, tuple(tables), state, now, began, reason=reason)
         return self._put(job)
 
-    def begin(self, number: str, cancel: Callable[[], None] | None = None) -> bool:
-        """The job runs from now on; `cancel` ends its work. False where it was cancelled while it waited."""
+    def begin(self, number: str) -> bool:
+        """The job, which waited, runs from now on. False where it was cancelled meanwhile."""
         with self._lock:
             job = self._open.get(number)
             if job is None:
                 return False
-            if cancel is not None:
-                self._cancels[number] = cancel
             job = self._open[number] = replace(job, state="running", began_at=datetime.now(timezone.utc))
         self._events.add("job", job)
         return True
+
+    def allow_cancel(self, number: str, cancel: Callable[[], None]) -> None:
+        """From now on the work of a job that runs can be ended, by `cancel`."""
+        with self._lock:
+            if number in self._open:
+                self._cancels[number] = cancel
 
     def say(self, number: str, line: str) -> None:
         """Adds a line of progress to a job that runs."""
@@ -87,6 +91,7 @@ class JobBoard:
         """Takes a job away that did nothing worth a look."""
         with self._lock:
             self._open.pop(number, None)
+            self._cancels.pop(number, None)
         self._events.add("forgotten_job", {"number": number})
 
     def cancel(self, number: str) -> Job | None:

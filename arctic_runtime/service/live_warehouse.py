@@ -219,7 +219,7 @@ class LiveWarehouse:
         spark = take()
         describe_jobs(spark, f"{job.name} {', '.join(map(str, job.tables))}")
         with cancellable(spark, f"arctic-{job.number}") as cancel:
-            self._board.begin(job.number, cancel)
+            self._board.allow_cancel(job.number, cancel)
             yield take
 
     def refresh(self, tables: Sequence[str]) -> None:

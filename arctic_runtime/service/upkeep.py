@@ -232,7 +232,7 @@ class UpkeepRunner:
                 return spark
 
             with cancellable(session(), f"arctic-{number}") as cancel:
-                self._board.begin(number, cancel)
+                self._board.allow_cancel(number, cancel)
                 most = max(due.bytes, 1) if self._allowances else math.inf
                 return perform_upkeep(
                     of, due.operation, self._reader, session, lambda line: self._board.say(number, line), most

@@ -43,12 +43,25 @@ def test_a_job_that_is_cancelled_while_it_waits_never_begins() -> None:
 
 
 def test_a_job_that_runs_is_told_to_end() -> None:
-    jobs, told = board(), []
-    number = jobs.add("upkeep", "compact", [ORDERS]).number
-    jobs.begin(number, lambda: told.append(number))
+    jobs, told = board(), list[str]()
+    number = jobs.add("upkeep", "compact", [ORDERS], state="running").number
+    assert jobs.cancel(number) is None
+    jobs.allow_cancel(number, lambda: told.append(number))
     jobs.cancel(number)
     assert told == [number]
     assert jobs.cancel("99") is None
+
+
+def test_a_job_whose_work_can_be_ended_begins_once() -> None:
+    events = EventLog(100)
+    jobs = JobBoard(events, ServiceThresholds())
+    number = jobs.add("operation", "verify", [ORDERS]).number
+    jobs.begin(number)
+    began = jobs.job(number)
+    jobs.allow_cancel(number, lambda: None)
+    assert jobs.job(number) == began
+    found, _ = events.after(0)
+    assert [event.data.state for event in found] == ["waiting", "running"]
 
 
 def test_what_waits_or_runs_comes_before_what_has_ended_newest_first() -> None:
