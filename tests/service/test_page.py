@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
 from tests.service.fake import HOSTILE, FakeService, overviews
@@ -103,6 +104,82 @@ def test_a_change_shows_its_plan_first(page: Shown, fake: FakeService) -> None:
     shown.get_by_role("button", name="Do it").click()
     expect(shown.locator("dialog")).to_have_count(0)
     assert ("submit", "compact", (FLIGHTS,), {"mode": "auto"}) in fake.asked
+
+
+def test_what_replaces_rows_is_confirmed_and_asked_for_with_what_was_filled_in(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    dialog = shown.get_by_role("dialog")
+    shown.get_by_role("button", name="Change…").click()
+    dialog.get_by_label("What").select_option("Restore")
+    button = dialog.get_by_role("button", name="Restore")
+    expect(button).to_be_disabled()
+    expect(shown.locator("datalist option[value='before-migration']")).to_be_attached()
+    dialog.get_by_label("version").fill("before-migration")
+    expect(button).to_be_disabled()
+    dialog.get_by_label(f"Do this to {FLIGHTS}").check()
+    assert page.broken_rules() == []
+    assert not [asked for asked in fake.asked if asked[0] == "submit"]
+    button.click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    assert ("submit", "restore", (FLIGHTS,), {"version": "before-migration"}) in fake.asked
+
+
+@pytest.mark.slow
+def test_savepoints_overwrites_and_resets_are_asked_for_as_the_registry_has_them(
+    page: Shown, fake: FakeService
+) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    dialog = shown.get_by_role("dialog")
+
+    def choose(title: str) -> None:
+        shown.get_by_role("button", name="Change…").click()
+        dialog.get_by_label("What").select_option(title)
+
+    choose("Savepoint")
+    dialog.get_by_label("name").fill("before <b>")
+    dialog.get_by_role("button", name="Savepoint").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    choose("Savepoint")
+    dialog.get_by_label("name").fill("old")
+    dialog.get_by_label("drop").check()
+    dialog.get_by_role("button", name="Savepoint").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    choose("Overwrite")
+    dialog.get_by_label("source").fill("ods.extract")
+    dialog.get_by_label("as of").fill("4711")
+    dialog.get_by_label("partition").fill("day")
+    dialog.get_by_label(f"Do this to {FLIGHTS}").check()
+    dialog.get_by_role("button", name="Overwrite").click()
+    expect(shown.get_by_role("alert")).to_contain_text("each line must be COLUMN=VALUE")
+    dialog.get_by_label("partition").fill("day=2013-01-01\nregion=a=b")
+    dialog.get_by_role("button", name="Overwrite").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    choose("Reset")
+    expect(shown.locator("dialog pre")).to_contain_text("would reset")
+    dialog.get_by_label(f"Do this to {FLIGHTS}").check()
+    dialog.get_by_role("button", name="Reset").click()
+    expect(shown.locator("dialog")).to_have_count(0)
+    partition = {"day": "2013-01-01", "region": "a=b"}
+    assert [asked[1:] for asked in fake.asked if asked[0] == "submit"] == [
+        ("savepoint", (FLIGHTS,), {"name": "before <b>"}),
+        ("savepoint", (FLIGHTS,), {"name": "old", "drop": True}),
+        ("overwrite", (FLIGHTS,), {"source": "ods.extract", "as_of": "4711", "partition": partition}),
+        ("reset", (FLIGHTS,), {}),
+    ]
+
+
+@pytest.mark.slow
+def test_a_refusal_of_the_service_stays_below_what_was_filled_in(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    dialog = shown.get_by_role("dialog")
+    fake.failure = ConfigError("no version is named 12")
+    shown.get_by_role("button", name="Change…").click()
+    dialog.get_by_label("What").select_option("Restore")
+    dialog.get_by_label("version").fill("12")
+    dialog.get_by_label(f"Do this to {FLIGHTS}").check()
+    dialog.get_by_role("button", name="Restore").click()
+    expect(shown.get_by_role("alert")).to_contain_text("no version is named 12")
+    expect(dialog.get_by_label("version")).to_have_value("12")
 
 
 @pytest.mark.slow

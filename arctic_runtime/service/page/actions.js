@@ -2,6 +2,7 @@
 
 import { html, useState } from "./vendor/htm/preact.js";
 import { get, post, query } from "./api.js";
+import { Operations } from "./operations.js";
 import { Dialog, Failure, useAction, useAnswer } from "./parts.js";
 
 const PLANNED = [
@@ -54,7 +55,9 @@ export function Actions({ table, service }) {
           : html`<button type="button" disabled=${busy} onClick=${() => ask("pause")}>Pause</button>
               <button type="button" disabled=${busy} onClick=${() => ask("pause", { upkeep_only: true })}>Pause upkeep</button>`
         : null}
+      ${isOwn ? html`<button type="button" onClick=${() => setShown("more")}>Change…</button>` : null}
     </div>
+    ${shown === "more" ? html`<${Operations} name=${name} kind=${table.kind} onClose=${() => setShown("")} />` : null}
     ${operation ? html`<${Plan} key=${shown} operation=${operation} name=${name} onClose=${() => setShown("")} />` : null}
     <${Failure} text=${action.error} />`;
 }
