@@ -88,3 +88,22 @@ def test_a_sign_of_life_is_given_only_when_it_is_time() -> None:
     clock.now = 20
     lease.renew()
     assert len(table.leases) == 2
+
+
+def test_a_clock_that_is_set_back_moves_the_lease_at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder's signs of life look old to others from then on, and theirs look young to it."""
+    table, real = Memory(), time.time
+    holder = Lease(table, TIMES, "elsewhere:1:x")
+    other = Lease(table, TIMES, "elsewhere:2:x")
+
+    def takes(lease: Lease, behind_seconds: float) -> bool:
+        monkeypatch.setattr(time, "time", lambda: real() - behind_seconds)
+        return lease.take() is None
+
+    assert takes(holder, 0)
+    assert not takes(other, 0)
+    assert takes(holder, 3600)
+    assert takes(other, 0)
+    for _ in range(3):
+        assert not takes(holder, 3600)
+        assert takes(other, 0)

@@ -251,6 +251,33 @@ def test_a_model_that_is_added_while_it_runs_is_followed(shop: Shop) -> None:
         shop.wait(lambda: "refreshed" in shop.told("both"))
 
 
+def test_a_model_that_is_removed_while_it_runs_is_refreshed_no_more(shop: Shop) -> None:
+    removed = Edited(RIGHT)
+    with shop.follower(LEFT, RIGHT, poll_seconds=0.05, project_poll_seconds=0.05) as follower:
+        with running(follower, removed):
+            shop.wait(lambda: removed.models is None and "refreshed" in shop.told("right"))
+            shop.tasks.clear()
+            shop.move("a")
+            shop.wait(lambda: shop.told("right").count("refreshed") == 2)
+        assert "left" not in [task.followed.table.name for task in shop.tasks]
+
+
+def test_a_source_that_is_dropped_and_made_again_is_read_again(shop: Shop) -> None:
+    with shop.follower(LEFT) as follower:
+        follower.run_once()
+        follower.run_once()
+        shop.asked()
+        shop.warehouse.reader.catalog.drop_table(("dwd", "a"))
+        shop.fails = {"left": DataError("there is no table a")}
+        follower.run_once()
+        assert shop.asked() == [("left", True)]
+        shop.fails = {}
+        shop.warehouse.create("a")
+        shop.move("a")
+        with running(follower):
+            shop.wait(lambda: shop.told("left")[-1] == "refreshed")
+
+
 def test_a_failure_is_tried_again_by_itself(shop: Shop) -> None:
     shop.fails = {"left": DataError("no")}
     with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower, running(follower):
