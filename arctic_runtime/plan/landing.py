@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Age, DeleteFiles, ExpireSnapshots, LandingPlan, LandingState
+from arctic_runtime.model.expiry import Age, DeleteFiles, ExpireSnapshots, LandingPlan, LandingState, Snapshots
 from arctic_runtime.model.table import Retention
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.expiry import cut_of, expired, kept_at
@@ -37,7 +39,7 @@ def landing_expiry(
     needs = [(snapshots.lineage[-1].sequence, "it is the newest")] if snapshots.lineage else []
     needs += [(offset.sequence, f"{name} has read up to it") for name, offset in read.items()]
     cut = cut_of(needs)
-    gone = expired(snapshots, cut, now_ms - 1000 * versions) if versions is not None else ()
+    gone = expired(_since_replaced(snapshots), cut, now_ms - 1000 * versions) if versions is not None else ()
     return LandingPlan(
         state.table,
         delete,
@@ -47,6 +49,17 @@ def landing_expiry(
         tuple(_kept_ages(state, now_ms - 1000 * seconds, 1000 * seconds // thresholds.kept_ages)) if seconds else (),
         tuple(name for name, offset in readers.items() if offset is None),
     )
+
+
+def _since_replaced(snapshots: Snapshots) -> Snapshots:
+    """Snapshots as old as they are without being the newest.
+
+    A model that is built for the first time reads the newest, however old that is, and its next run goes on from there:
+    so it has the whole retention for its first run.
+    """
+    lineage = snapshots.lineage
+    aged = (replace(old, at_ms=new.at_ms) for old, new in pairwise(lineage))
+    return replace(snapshots, lineage=(*aged, *lineage[-1:]))
 
 
 def _deletion(

@@ -59,6 +59,13 @@ def test_snapshots_go_up_to_the_one_that_a_reader_goes_on_from() -> None:
     ]
 
 
+@pytest.mark.parametrize(("now", "gone"), [(10_500, None), (11_999, None), (12_001, ExpireSnapshots(TABLE, (101,)))])
+def test_a_snapshot_that_was_the_newest_stays_for_who_began_to_read_it_then(
+    now: int, gone: ExpireSnapshots | None
+) -> None:
+    assert landing_expiry(a_state(1, 9), WEEK, {"a": None}, now, LIMITS).expire == gone
+
+
 def test_the_times_of_commits_are_known_when_others_have_expired_their_snapshots() -> None:
     state = a_state(1, 2, 3, 8, 9, kept=4)
     assert landing_expiry(state, WEEK, {}, 10_500, LIMITS).delete is None
