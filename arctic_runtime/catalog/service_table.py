@@ -1,18 +1,22 @@
-"""The table of a service: who leads, and what users told it to leave alone. It is written without Spark."""
+"""The table of a service: who leads, what users told it to leave alone, and when scheduled models were run.
+
+It is written without Spark.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import Held, line_of, newest_lease
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import retried
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import PAUSED
+from arctic_runtime.model.properties import PAUSED, RUN_AT_PREFIX
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -104,6 +108,30 @@ class ServiceTable:
         changed = change(_paused(table))
         self._append(table, head, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
         return changed
+
+    def ran_at(self) -> Mapping[str, float]:
+        """Name of a scheduled model → when its last run began, in seconds since 1970."""
+        found = {key: text for key, text in self._load().properties.items() if key.startswith(RUN_AT_PREFIX)}
+        return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in found.items()}
+
+    def note_run(self, at: Mapping[str, float]) -> None:
+        """Notes when runs of scheduled models began."""
+        values = {f"{RUN_AT_PREFIX}{name}": str(round(seconds * 1000)) for name, seconds in at.items()}
+        retried(lambda: self._set(values), self._reader.thresholds.commits.attempts)
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        table = self._load()
+
+        def change() -> None:
+            try:
+                with table.transaction() as transaction:
+                    transaction.set_properties(dict(properties))
+            except CommitFailedException as error:
+                raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
+
+        self._reader.change("service.commit", f"commit to {self.table}", change)
 
     def _load(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)

@@ -26,6 +26,7 @@ Place = Literal[
     "property of the dead letter table",
     "summary of a commit to the dead letter table",
     "summary of a commit to the table of a service",
+    "property of the table of a service",
     "property of a table without a key",
     "summary of a commit of events to a table without a key",
 ]
@@ -59,6 +60,7 @@ SOURCE_TABLES: Final = "arctic.source-tables"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
+RUN_AT_PREFIX: Final = "arctic.run-at."
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -96,7 +98,7 @@ class StoredName:
 
     @property
     def is_prefix(self) -> bool:
-        return self.text.endswith("_")
+        return self.text.endswith(("_", "."))
 
 
 _OWN_TABLES: tuple[Place, ...] = (
@@ -244,6 +246,11 @@ STORED_NAMES: Final = (
         PAUSED,
         ("summary of a commit to the table of a service",),
         "what the service must leave alone, as JSON: everything, tables by name, and tables whose upkeep waits",
+    ),
+    StoredName(
+        RUN_AT_PREFIX,
+        ("property of the table of a service",),
+        "when the last run of a scheduled model, whose name follows, began, in milliseconds since 1970",
     ),
     StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
     StoredName(

@@ -22,7 +22,9 @@ refresh failed, `held` below such a model, `paused` by a user, `missing` where i
 is written by others.
 """
 
-JobKind = Literal["refresh", "upkeep", "operation"]
+JobKind = Literal["refresh", "upkeep", "operation", "run", "test"]
+"""A `run` is one by dbt, of a model that is scheduled, and a `test` the data tests of a table."""
+
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
@@ -88,7 +90,7 @@ class TableOverview:
 
 @dataclass(frozen=True)
 class Job:
-    """Work on tables: a refresh, upkeep, or an operation that a user asked for.
+    """Work on tables: a refresh, upkeep, an operation that a user asked for, a scheduled run, or tests.
 
     `reason` says why it is done. `lines` are those for people, as they come; `rows` the changed rows by action, and
     `bytes` what was written anew. `answer` is the data of an operation's answer. `seconds` is how long it ran.

@@ -74,7 +74,7 @@ class LiveWarehouse:
         self._limits = reader.thresholds.service
         self._observed = ObservedTables(reader)
         self._operations = ThreadPoolExecutor(self._limits.operations, "operation")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._refreshing: dict[TableName, Refreshing] = {}
         self._jobs_of: dict[TableName, str] = {}
         self._ingestions: dict[str, IngestionRun] = {}
@@ -285,11 +285,12 @@ class LiveWarehouse:
         return tuple(sorted(table for table in self._around.models if str(table) in names))
 
     def set_error(self, part: str, message: str) -> None:
-        errors = dict(self._state.errors)
-        if errors.get(part, "") == message:
-            return
-        errors[part] = message
-        self.change_state(errors={name: text for name, text in errors.items() if text})
+        with self._lock:
+            errors = dict(self._state.errors)
+            if errors.get(part, "") == message:
+                return
+            errors[part] = message
+            self.change_state(errors={name: text for name, text in errors.items() if text})
 
 
 def _after(before: Refreshing, report: Report) -> Refreshing:

@@ -1,4 +1,4 @@
-"""One process keeps a warehouse fresh and healthy: it ingests, refreshes models, and does the upkeep of all tables."""
+"""One process keeps a warehouse fresh and healthy: it ingests, refreshes models, tests and keeps up tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.data_tests import DataTests
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.job_board import JobBoard
@@ -24,10 +25,12 @@ from arctic_runtime.service.live_warehouse import LiveWarehouse
 from arctic_runtime.service.overviews import IngestionRun
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.records import pause_after
+from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.surroundings import Surroundings
 from arctic_runtime.service.task import Done, Report, Task
 from arctic_runtime.service.term import Term
+from arctic_runtime.service.timetable import Timetable
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.messages import message_of
@@ -59,7 +62,19 @@ class ServedProject(Protocol):
         """Refreshes a model in the calling thread; raises what `RefreshModel` raises."""
 
     def prepare_thread(self) -> None:
-        """Readies a thread that refreshes models."""
+        """Readies a thread that refreshes models, or has dbt run or test them."""
+
+    def scheduled(self) -> Sequence[Scheduled]:
+        """The models that dbt runs at times, each after all that it reads."""
+
+    def run_scheduled(self, name: str) -> str:
+        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
+
+    def tested(self) -> Collection[TableName]:
+        """The tables whose tests are run after each refresh."""
+
+    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+        """Runs the tests of a table in the calling thread."""
 
     def models(self) -> Sequence[Model]:
         """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
@@ -123,7 +138,12 @@ class Service:
         board = JobBoard(events, limits)
         self._around = Surroundings(reader)
         self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._around)
-        self.live = LiveWarehouse(project, reader, sessions, table, self._around, self._upkeep, board, events, version)
+        live = LiveWarehouse(project, reader, sessions, table, self._around, self._upkeep, board, events, version)
+        self.live = live
+        self._tests = DataTests(project, board, limits, self._part_fails)
+        self._timetable = Timetable(
+            project, table, board, limits, self._around.is_paused, self._part_fails, self._tests.refreshed
+        )
         self._stopping = threading.Event()
         self._term: Term | None = None
 
@@ -214,6 +234,7 @@ class Service:
             is_paused=around.waits,
         )
         parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
+        parts |= {"schedules": partial(self._timetable.run, term.over), "tests": partial(self._tests.run, term.over)}
         parts |= {f"ingest {of.name}": partial(self._ingest, term, of) for of in self._ingesting()}
         with follower:
             follower.follow(project.followed())
@@ -275,6 +296,12 @@ class Service:
                 remove()
         self.live.ingestion(ingestion.name, IngestionRun(False))
 
+    def _part_fails(self, part: str, message: str) -> None:
+        """Shows why a part does not work, and says so when that has changed; an empty message ends it."""
+        if message and self.live.state().errors.get(part) != message:
+            self._told.say(f"{part}: {message}")
+        self.live.set_error(part, message)
+
     def _refresh(self, task: Task) -> Done:
         self.live.refresh_begins(task)
         does_upkeep = not self._with_upkeep or self._upkeep.is_overdue(task.followed.table)
@@ -284,6 +311,7 @@ class Service:
         self.live.refresh_ended(report)
         if report.status == "refreshed":
             self._upkeep.moved(report.followed.table)
+            self._tests.refreshed(report.followed.table)
         self._told.report(report)
 
     def _observe_always(self) -> None:

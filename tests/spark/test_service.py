@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from arctic_runtime.catalog.manifests import observe_totals
-from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
@@ -20,16 +17,12 @@ from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.upkeep import UpkeepBudget
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.job_board import JobBoard
-from arctic_runtime.service.live import Job, TableOverview
-from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.refresher import Refresher
-from arctic_runtime.service.service import Service, Told
-from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.task import Done, Task
+from arctic_runtime.service.live import Job
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.ingested_upkeep import IngestedUpkeep
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
+from tests.spark.serving import OFTEN, Project, Running, running, until
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -38,101 +31,21 @@ if TYPE_CHECKING:
 LANDED = "id int, city string"
 
 
-@dataclass
-class Project:
-    """Models of a warehouse, as a dbt project has them."""
-
-    lake: Warehouse
-    of: Sequence[Model]
-    name: str = "shop"
-    threads: int = 2
-
-    def __post_init__(self) -> None:
-        self._refresh = Refresher(self.lake.reader, SessionPool(self.lake.environment.profile), lambda _: ())
-
-    def changed(self) -> bool:
-        return False
-
-    def load(self) -> None:
-        return None
-
-    def followed(self) -> Sequence[FollowedModel]:
-        return [FollowedModel(model, model.table.name) for model in self.of]
-
-    def refresh(self, task: Task) -> Done:
-        return self._refresh(task)
-
-    def prepare_thread(self) -> None:
-        """Nothing to do without dbt."""
-
-    def models(self) -> Sequence[Model]:
-        return self.of
-
-    def maintained(self) -> Sequence[Maintained]:
-        return [Maintained(model, tuple(of.table for of in self.of if of is not model)) for model in self.of]
-
-    def expected(self) -> Collection[TableName]:
-        return ()
-
-
-@dataclass
-class Running:
-    """A service in a thread of its own, and what it said."""
-
-    service: Service
-    said: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self.service.run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.service.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-    def table(self, name: str) -> TableOverview | None:
-        return self.service.live.table(name)
-
-    def role(self) -> str:
-        return self.service.live.state().role
-
-
 Start = Callable[..., Running]
 
 
 @pytest.fixture
 def start(lake: Warehouse) -> Iterator[Start]:
-    """Starts services, which end with the test."""
-    often = lake.under(
-        service={"poll_seconds": 0.1, "lease_poll_seconds": 0.1, "lease_seconds": 5, "lease_renewal_seconds": 0.5},
-        upkeep={"settle_seconds": 0, "poll_seconds": 0.1},
-    )
+    """Starts services over models, which end with the test."""
     begun: list[Running] = []
 
     def starts(*models: Model) -> Running:
-        said: list[str] = []
-        service = Service(
-            Project(often, models),
-            often.reader,
-            SessionPool(often.environment.profile),
-            ServiceTable(lake.namespace, often.reader),
-            ServeSettings(),
-            told=Told(said.append),
-        )
-        begun.append(Running(service, said))
+        begun.append(running(Project(lake.under(**OFTEN), models)))
         return begun[-1]
 
     yield starts
-    for running in begun:
-        running.stop()
-
-
-def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to hold"
-        time.sleep(0.05)
+    for one in begun:
+        one.stop()
 
 
 def refreshed(running: Running, count: int) -> dict[str, int]:
@@ -176,13 +89,13 @@ def test_what_users_ask_for_is_done_beside_and_a_paused_model_holds_back_those_b
     lake.append("landed", [(1, "a")], LANDED)
     keyed = lake.model("keyed", "select id, city from {landed}", primary_key="id")
     cities = lake.model("cities", "select city, count(*) as n from {keyed} group by city", primary_key="city")
-    running = start(keyed, cities)
-    live = running.service.live
-    until(lambda: running.table("cities") and running.table("cities").state == "fresh")  # type: ignore[union-attr]
+    one = start(keyed, cities)
+    live = one.service.live
+    until(lambda: one.table("cities") and one.table("cities").state == "fresh")  # type: ignore[union-attr]
     live.pause(["keyed"], upkeep_only=False)
     lake.append("landed", [(2, "b")], LANDED)
-    until(lambda: running.table("cities").stale_since)  # type: ignore[union-attr]
-    assert running.table("keyed").state == "paused"  # type: ignore[union-attr]
+    until(lambda: one.table("cities").stale_since)  # type: ignore[union-attr]
+    assert one.table("keyed").state == "paused"  # type: ignore[union-attr]
 
     number = live.submit(operation("verify"), ["cities"], {}).number
     until(lambda: live.job(number).state == "done")  # type: ignore[union-attr]

@@ -40,6 +40,7 @@ from dbt.adapters.arctic.debug import report
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize import python_models, seeds
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
@@ -142,6 +143,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._readers = Readers(self._nodes, self._sources)
         maintenance.check_manifest(self._nodes)
+        check_served(self._nodes)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:

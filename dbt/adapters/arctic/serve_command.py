@@ -58,7 +58,7 @@ def perform(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.following.served_project import ServedProject
 
     location = Location(
-        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, with_sources=True
+        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
     )
     is_json = options.log_format == "json"
     warn = logs.say if is_json else _warn

@@ -63,6 +63,19 @@ def test_what_is_paused_outlasts_a_service_and_a_change_of_its_leader(profile: P
     assert found.observe()[1] == Held("b:1:x", 9e9)
 
 
+def test_when_models_were_run_outlasts_a_service_and_its_signs_of_life(profile: Profile) -> None:
+    table = table_of(profile)
+    assert table.ran_at() == {}
+    table.note_run({"model.shop.daily": 1.5, "model.shop.weekly": 2.25})
+    lease = Lease(table, TIMES, "a:1:x")
+    for _ in range(3):
+        lease.take()
+    table.note_run({"model.shop.daily": 1000.125})
+    table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
+    assert table_of(profile).ran_at() == {"model.shop.daily": 1000.125, "model.shop.weekly": 2.25}
+    assert lease.take() is None
+
+
 def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
     paused = Paused().paused((), upkeep_only=False)
     assert paused.everything

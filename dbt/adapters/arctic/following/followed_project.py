@@ -91,8 +91,8 @@ class FollowedProject:
             yield f"the view {view} does not exist, and `dbt run --select {view.name}` creates it"
 
     def _tables_read(self) -> list[Any]:
-        found = {node.unique_id: node for node in self._above() if node.config.materialized in _TABLES}
-        return list(found.values())
+        above = (node for node in self._above() if node.unique_id not in self.loaded.scheduled)
+        return list({node.unique_id: node for node in above if node.config.materialized in _TABLES}.values())
 
     def _views_read(self) -> Iterator[TableName]:
         return (node_table(node) for node in self._above() if node.config.materialized == "view")

@@ -15,15 +15,16 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import with_jars
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import is_arctic
+from dbt.adapters.arctic.materialize.served_keys import served_keys
 from dbt.adapters.arctic.project import parsed_manifest
-from dbt.adapters.arctic.sources import ingest_sources
+from dbt.adapters.arctic.sources import ingest_sources, landing_tables
 
 
 @dataclass(frozen=True)
 class Location:
     """Where a project is, and which of its models are asked for, as dbt's options say it.
 
-    With sources its Spark has the JARs that ingestion of the project's sources needs.
+    For a service its Spark has the JARs that ingestion of the project's sources needs, and dbt runs scheduled models.
     """
 
     project_dir: Path
@@ -31,7 +32,7 @@ class Location:
     target: str | None = None
     select: Sequence[str] = ()
     exclude: Sequence[str] = ()
-    with_sources: bool = False
+    is_served: bool = False
 
     def options(self, target_path: str) -> dict[str, Any]:
         """The options of `dbt run`."""
@@ -50,6 +51,7 @@ class Location:
 class LoadedProject:
     """What dbt has read of a project; `nodes` are the arctic models that were selected, by their unique id.
 
+    `scheduled` are those of the other selected models that a service has dbt run, none without a service.
     What dbt writes while it compiles goes into `scratch`, which ends with this.
     """
 
@@ -59,6 +61,7 @@ class LoadedProject:
     adapter: Any
     manifest: Any
     nodes: Mapping[str, Any]
+    scheduled: Mapping[str, Any]
     scratch: tempfile.TemporaryDirectory[str]
     _compiling: threading.Lock = field(default_factory=threading.Lock)
 
@@ -139,26 +142,28 @@ def load(location: Location) -> LoadedProject:
         adapter.set_macro_context_generator(generate_runtime_macro_context)
         adapter.set_macro_resolver(manifest)
         adapter.connections.set_query_header(generate_query_header_context(config, manifest))
-        if location.with_sources:
+        if location.is_served:
             adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
-        nodes = _selected(flags, config, manifest)
+            landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
+        selected = _selected(flags, config, manifest)
     except DbtBaseException as error:
         raise ConfigError(str(error)) from error
+    nodes = {name: node for name, node in selected.items() if is_arctic(node)}
+    scheduled = {name: node for name, node in selected.items() if location.is_served and served_keys(node).schedule}
     if not nodes:
         asked = " ".join(location.select) or "everything"
         raise ConfigError(
             f"no arctic model is selected.\n  asked for: {asked}\n"
             "  expected: a model with `materialized: arctic`\n  what to do: correct --select, or leave it out"
         )
-    return LoadedProject(location, flags, config, adapter, manifest, nodes, scratch)
+    return LoadedProject(location, flags, config, adapter, manifest, nodes, scheduled, scratch)
 
 
 def _selected(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
-    """The arctic models that `dbt run` with these options would run, by its own selection."""
+    """The models that `dbt run` with these options would run, by its own selection."""
     from dbt.task.run import RunTask
 
     task = RunTask(flags, config, manifest)
     task.compile_manifest()
     selected = task.get_node_selector().get_selected(task.get_selection_spec())
-    found = (manifest.nodes[unique_id] for unique_id in sorted(selected))
-    return {node.unique_id: node for node in found if is_arctic(node)}
+    return {unique_id: manifest.nodes[unique_id] for unique_id in sorted(selected)}

@@ -9,7 +9,9 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.task import RefreshModel
+from dbt.adapters.arctic.following.dbt_work import DbtWork
 from dbt.adapters.arctic.following.followed_project import FollowedProject
 from dbt.adapters.arctic.following.loaded_project import Location
 from dbt.adapters.arctic.materialize.readers import Readers
@@ -26,6 +28,7 @@ class ServedProject:
         self.load = self.followed_project.load
         self.prepare_thread = self.followed_project.thread_starter()
         self.refresh: RefreshModel = self.followed_project.refresh
+        self._by_dbt = DbtWork(self.followed_project.loaded)
 
     @property
     def name(self) -> str:
@@ -61,6 +64,25 @@ class ServedProject:
             return Maintained(model, names, tuple(known) if model.is_landing else ())
 
         return [of(model) for model in models]
+
+    def scheduled(self) -> Sequence[Scheduled]:
+        return self._dbt_work().scheduled
+
+    def run_scheduled(self, name: str) -> str:
+        return self._dbt_work().run(name)
+
+    def tested(self) -> Collection[TableName]:
+        return self._dbt_work().tested()
+
+    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+        return self._dbt_work().test(table)
+
+    def _dbt_work(self) -> DbtWork:
+        """That of the project as it was last loaded."""
+        loaded = self.followed_project.loaded
+        if self._by_dbt.project is not loaded:
+            self._by_dbt = DbtWork(loaded)
+        return self._by_dbt
 
     def expected(self) -> Collection[TableName]:
         return [table.table for source in self.sources for table in source.tables]

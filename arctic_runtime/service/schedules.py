@@ -1,0 +1,84 @@
+"""When models that dbt runs are due, as cron expressions say it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from cronsim import CronSim, CronSimError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+
+_SHIFT = timedelta(hours=2)
+"""A clock that shows a time before the last run by no more than this was set back by summer time."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A model that dbt runs at the times of a cron expression; `above` are such models that it reads, by name."""
+
+    name: str
+    table: TableName
+    cron: str
+    above: frozenset[str] = frozenset()
+
+
+DataTestStatus = Literal["pass", "warn", "fail", "error"]
+
+
+@dataclass(frozen=True)
+class DataTestOutcome:
+    """What a data test of dbt told: `message` says what is wrong, and is empty where it passed."""
+
+    name: str
+    status: DataTestStatus
+    message: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status in ("fail", "error")
+
+    def __str__(self) -> str:
+        return f"{self.status.upper()} {self.name}{f': {self.message}' if self.message else ''}"
+
+
+def read_cron(label: str, value: object) -> str:
+    """A cron expression of five fields; raises ConfigError for a text that is none, or names no day that there is."""
+    expected = "minute, hour, day of month, month and day of week, such as '30 6 * * mon-fri'"
+    text = value.strip() if isinstance(value, str) else ""
+    if len(text.split()) != 5:
+        raise ConfigError(f"`{label}` must be a cron expression.\n  expected: {expected}\n  found: {value!r}")
+    try:
+        CronSim(text, datetime(2000, 1, 1))
+    except CronSimError as error:
+        raise ConfigError(
+            f"`{label}` must be a cron expression.\n  expected: {expected}\n  found: {value!r} ({error})"
+        ) from None
+    return text
+
+
+def is_due(cron: str, last: datetime, now: datetime) -> bool:
+    """Whether a time of the expression lies after `last`, up to now; several missed ones count as one."""
+    newest = next(CronSim(cron, now.replace(microsecond=0) + timedelta(seconds=1), reverse=True), None)
+    return newest is not None and newest > last
+
+
+def was_set_back(last: datetime, now: datetime) -> bool:
+    """Whether the clock was set back since the last run, so far that it would hold up the next ones."""
+    return last - now > _SHIFT
+
+
+def due_models(
+    models: Sequence[Scheduled], last: Mapping[str, datetime], now: datetime, waiting: Collection[str]
+) -> Iterator[Scheduled]:
+    """The models that are due and not `waiting`, in their order; one below a model that waits is left out.
+
+    A generator: what ended badly is to be among `waiting` before the next one is asked for.
+    """
+    for of in models:
+        is_held = of.name in waiting or any(name in waiting for name in of.above)
+        if not is_held and of.name in last and is_due(of.cron, last[of.name], now):
+            yield of

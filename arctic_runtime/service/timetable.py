@@ -1,0 +1,163 @@
+"""Running the models that are not arctic when their time has come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.records import pause_after
+from arctic_runtime.service.schedules import Scheduled, due_models, was_set_back
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.thresholds import ServiceThresholds
+
+LOG = logging.getLogger(__name__)
+
+
+class RunTimes(Protocol):
+    """Where it is kept when models were run, so that a service that takes over knows."""
+
+    def ran_at(self) -> Mapping[str, float]:
+        """Name of a model → when its last run began, in seconds since 1970."""
+
+    def note_run(self, at: Mapping[str, float]) -> None:
+        """Notes when runs of models began."""
+
+
+class ScheduledProject(Protocol):
+    """A project with models that dbt runs."""
+
+    def scheduled(self) -> Sequence[Scheduled]:
+        """The models that are run at times, each after all that it reads."""
+
+    def run_scheduled(self, name: str) -> str:
+        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
+
+    def prepare_thread(self) -> None:
+        """Readies a thread that runs models."""
+
+
+class Timetable:
+    """Runs models at the times that their cron expressions name, one after the other.
+
+    A time that passed while no service ran is made up for once. A model that fails is tried again after a pause, and
+    holds back those that read it. That a run ended is noted after it: one that a process did not live to see the end of
+    is run again.
+    """
+
+    def __init__(
+        self,
+        project: ScheduledProject,
+        times: RunTimes,
+        board: JobBoard,
+        limits: ServiceThresholds,
+        is_paused: Callable[[TableName], bool],
+        set_error: Callable[[str, str], None],
+        ended: Callable[[TableName], None],
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`set_error` shows why a part does not work, empty for one that does; `ended` hears of runs that succeeded."""
+        self._project = project
+        self._times = times
+        self._board = board
+        self._limits = limits
+        self._is_paused = is_paused
+        self._set_error = set_error
+        self._ended = ended
+        self._now = now
+        self._clock = clock
+        self._last: dict[str, float] | None = None
+        self._failures: dict[str, int] = {}
+        self._retry_at: dict[str, float] = {}
+
+    def run(self, over: threading.Event) -> None:
+        """Runs what is due until it is over, and then comes to the end of what is under way."""
+        self._last = None
+        self._project.prepare_thread()
+        while not over.is_set():
+            try:
+                self.look(over)
+                self._set_error("schedules", "")
+            except Exception as error:
+                if not isinstance(error, ArcticError):
+                    LOG.exception("scheduled models could not be looked at")
+                self._set_error("schedules", message_of(error))
+            over.wait(self._limits.poll_seconds)
+
+    def look(self, over: threading.Event | None = None) -> None:
+        """Runs what is due now; raises CatalogError where the catalog does not answer."""
+        models = self._project.scheduled()
+        self._forget_others(models)
+        if not models:
+            return
+        last = self._known(models)
+        waiting = {of.name for of in models if self._is_paused(of.table) or self._rests(of.name)}
+        times = {name: datetime.fromtimestamp(at) for name, at in last.items()}
+        for of in due_models(models, times, datetime.fromtimestamp(self._now()), waiting):
+            if over is not None and over.is_set():
+                return
+            if not self._perform(of):
+                waiting.add(of.name)
+
+    def _known(self, models: Sequence[Scheduled]) -> dict[str, float]:
+        """When each model was last run; one that is new, and one whose last run lies ahead, counts from now on."""
+        if self._last is None:
+            self._last = dict(self._times.ran_at())
+        last, now = self._last, self._now()
+        unknown = {
+            of.name: now
+            for of in models
+            if of.name not in last or was_set_back(datetime.fromtimestamp(last[of.name]), datetime.fromtimestamp(now))
+        }
+        if unknown:
+            self._times.note_run(unknown)
+            last.update(unknown)
+        return last
+
+    def _rests(self, name: str) -> bool:
+        return self._clock() < self._retry_at.get(name, 0.0)
+
+    def _perform(self, of: Scheduled) -> bool:
+        began = self._now()
+        job = self._board.add("run", "dbt run", (of.table,), f"scheduled: {of.cron}", "running")
+        try:
+            said = self._project.run_scheduled(of.name)
+        except Exception as error:
+            self._failed(of, job.number, message_of(spark_ended(error) or error))
+            return False
+        self._board.end(job.number, "done", lines=tuple(said.splitlines()))
+        self._failures.pop(of.name, None)
+        self._retry_at.pop(of.name, None)
+        self._set_error(_part(of.name), "")
+        self._times.note_run({of.name: began})
+        assert self._last is not None
+        self._last[of.name] = began
+        self._ended(of.table)
+        return True
+
+    def _failed(self, of: Scheduled, number: str, message: str) -> None:
+        failures = self._failures[of.name] = self._failures.get(of.name, 0) + 1
+        pause = pause_after(failures, self._limits)
+        self._retry_at[of.name] = self._clock() + pause
+        self._board.end(number, "failed", error=message)
+        self._set_error(_part(of.name), f"{message}\n  tried again in {pause:.0f} s")
+
+    def _forget_others(self, models: Sequence[Scheduled]) -> None:
+        """What is known of models that are not scheduled any more."""
+        names = {of.name for of in models}
+        for name in self._failures.keys() - names:
+            del self._failures[name]
+            del self._retry_at[name]
+            self._set_error(_part(name), "")
+
+
+def _part(name: str) -> str:
+    return f"schedule of {name}"

@@ -1,0 +1,78 @@
+"""What `meta.arctic` of a model asks of a service: when dbt runs it, and whether its tests follow each refresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import nearest
+from arctic_runtime.service.schedules import read_cron
+from dbt.adapters.arctic.materialize.maintain import is_arctic
+
+KEYS = ("schedule", "test_after_refresh")
+
+
+@dataclass(frozen=True)
+class ServedKeys:
+    """`schedule` is a cron expression, of a model that is not arctic."""
+
+    schedule: str | None = None
+    test_after_refresh: bool = False
+
+
+def served_keys(node: Any) -> ServedKeys:
+    """The keys of a model of the manifest, checked; raises ConfigError for what can't be meant."""
+    written = (node.config.meta or {}).get("arctic") or {}
+    where = f"{node.unique_id}: `meta.arctic`"
+    if not isinstance(written, Mapping):
+        raise ConfigError(f"{where} must be a mapping; found {written!r}")
+    for key in written:
+        if key not in KEYS:
+            raise ConfigError(f"{where} has no key `{key}`{nearest(str(key), KEYS)}; models take {', '.join(KEYS)}")
+    found = ServedKeys(
+        None if written.get("schedule") is None else read_cron(f"{node.unique_id}: schedule", written["schedule"]),
+        _flag(f"{node.unique_id}: `test_after_refresh`", written.get("test_after_refresh", False)),
+    )
+    _check(node, found)
+    return found
+
+
+def check_served(nodes: Iterable[Any]) -> None:
+    """Checks the keys of all models of a project that was parsed; raises CompilationError that names the file."""
+    for node in nodes:
+        if str(node.resource_type) == "model":
+            try:
+                served_keys(node)
+            except ConfigError as error:
+                raise CompilationError(f"{node.original_file_path}: {error}") from error
+
+
+def _flag(label: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{label} must be true or false; found {value!r}")
+    return value
+
+
+def _check(node: Any, keys: ServedKeys) -> None:
+    where, kind = str(node.unique_id), str(node.config.materialized)
+    if keys.schedule is not None and is_arctic(node):
+        raise ConfigError(
+            f"{where}: `schedule` is for models that are not arctic; this one is refreshed as soon as something that "
+            "it reads has changed.\n  what to do: say by `target_lag` how old its rows may be"
+        )
+    if keys.schedule is not None and kind == "ephemeral":
+        raise ConfigError(f"{where}: an ephemeral model has no table, so there is nothing to run by a `schedule`")
+    if keys.schedule is not None and node.config.get("incremental_strategy") == "microbatch":
+        raise ConfigError(
+            f"{where}: `schedule` can't run a model of batches.\n  found: incremental_strategy: microbatch\n"
+            "  what to do: run it by `dbt run`, or make it an arctic model"
+        )
+    if keys.test_after_refresh and keys.schedule is None and not is_arctic(node):
+        raise ConfigError(
+            f"{where}: `test_after_refresh` needs a model that the service refreshes.\n"
+            f"  found: materialized: {kind}\n  what to do: give it a `schedule`, or make it an arctic model"
+        )

@@ -1,0 +1,139 @@
+"""A service over the tables of a test: its project, and what waits until something holds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.live import TableOverview
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.refresher import Refresher
+from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.task import Done, Task
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from tests.spark.warehouse import Warehouse
+
+OFTEN: Mapping[str, Mapping[str, Any]] = {
+    "service": {
+        "poll_seconds": 0.1,
+        "project_poll_seconds": 0.1,
+        "lease_poll_seconds": 0.1,
+        "lease_seconds": 5,
+        "lease_renewal_seconds": 0.5,
+    },
+    "upkeep": {"settle_seconds": 0, "poll_seconds": 0.1},
+}
+"""Thresholds of a service that looks more often than a test can wait."""
+
+
+@dataclass
+class Project:
+    """Models of a warehouse, as a dbt project has them; `landing` are tables of events whose old rows expire."""
+
+    lake: Warehouse
+    of: Sequence[Model]
+    landing: Sequence[Model] = ()
+    name: str = "shop"
+    threads: int = 2
+    is_edited: bool = False
+
+    def __post_init__(self) -> None:
+        self._refresh = Refresher(self.lake.reader, SessionPool(self.lake.environment.profile), self._readers)
+
+    def edit(self, *models: Model) -> None:
+        """The files of the project say something else from now on."""
+        self.of, self.is_edited = models, True
+
+    def changed(self) -> bool:
+        was_edited, self.is_edited = self.is_edited, False
+        return was_edited
+
+    def load(self) -> Sequence[FollowedModel]:
+        return self.followed()
+
+    def followed(self) -> Sequence[FollowedModel]:
+        return [FollowedModel(model, model.table.name) for model in self.of]
+
+    def refresh(self, task: Task) -> Done:
+        return self._refresh(task)
+
+    def prepare_thread(self) -> None:
+        """Nothing to do without dbt."""
+
+    def models(self) -> Sequence[Model]:
+        return (*self.of, *self.landing)
+
+    def maintained(self) -> Sequence[Maintained]:
+        kept = [Maintained(model, self._readers(model.table)) for model in self.of]
+        return kept + [Maintained(model, self._readers(model.table), tuple(self.of)) for model in self.landing]
+
+    def scheduled(self) -> Sequence[Scheduled]:
+        return ()
+
+    def run_scheduled(self, name: str) -> str:
+        raise AssertionError(f"{name} is not scheduled")
+
+    def tested(self) -> Collection[TableName]:
+        return ()
+
+    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+        raise AssertionError(f"{table} has no tests")
+
+    def expected(self) -> Collection[TableName]:
+        return ()
+
+    def _readers(self, table: TableName) -> tuple[TableName, ...]:
+        return tuple(of.table for of in self.of if of.table != table)
+
+
+@dataclass
+class Running:
+    """A service in a thread of its own, and what it said."""
+
+    service: Service
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self.service.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.service.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def table(self, name: str) -> TableOverview | None:
+        return self.service.live.table(name)
+
+    def role(self) -> str:
+        return self.service.live.state().role
+
+
+def running(project: Project) -> Running:
+    """A service over a project, as another process would have it."""
+    lake, said = project.lake, list[str]()
+    pool, table = SessionPool(lake.environment.profile), ServiceTable(lake.namespace, lake.reader)
+    return Running(Service(project, lake.reader, pool, table, ServeSettings(), told=Told(said.append)), said)
+
+
+def jobs_of(one: Running, name: str) -> object:
+    """The newest jobs of a table: what, how it ended, and why."""
+    jobs = one.service.live.jobs()
+    return [(job.name, job.state, job.error) for job in jobs if name in {table.name for table in job.tables}][:5]
+
+
+def until(holds: Callable[[], object], seconds: float = 60, told: Callable[[], object] = lambda: "") -> None:
+    """Waits until something holds; where it does not come to, `told` says how it is."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"it did not come to hold: {told()}"
+        time.sleep(0.05)
