@@ -12,10 +12,16 @@ SEQUENCE: Final = "_seq"
 BEFORE: Final = "_before"
 POSITION: Final = "_position"
 
+VALID_FROM: Final = "_valid_from"
+VALID_TO: Final = "_valid_to"
+IS_CURRENT: Final = "_is_current"
+
 CHANGE_COLUMNS: Final = (ACTION, TIMESTAMP, SEQUENCE, BEFORE)
 METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
 OWN_PREFIX: Final = "__arctic_"
 RESERVED: Final = (*CHANGE_COLUMNS, POSITION)
+HISTORY_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT)
+"""Columns of a table with history: the interval in which a version was valid, and whether it still is."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
 def plain_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """A change table's own columns, without those that say what happened."""
     return tuple(kept for kept in change_columns if kept.name not in CHANGE_COLUMNS)
+
+
+def history_columns(kind: str) -> tuple[Column, ...]:
+    """The columns of a table with history, whose intervals are of type `kind`."""
+    return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"))
 
 
 Names = Mapping[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arctic_runtime.model.columns import Column, same_name
+from arctic_runtime.model.columns import VALID_FROM, Column, same_name
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 
@@ -18,6 +18,7 @@ OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "igno
 OnConfigurationChange = Literal["apply", "continue", "fail"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
 FormatVersion = Literal[3, 2]
+History = Literal["none", "scd2"]
 Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hours"]
 
 
@@ -77,7 +78,11 @@ class Retention:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The configuration of one model, checked: every value is known and nothing contradicts."""
+    """The configuration of one model, checked: every value is known and nothing contradicts.
+
+    `primary_key` identifies a row of the table. In a table with history, rows are versions, and it is the user's key
+    with `_valid_from`; `entity_key` is the user's alone.
+    """
 
     primary_key: tuple[str, ...]
     partition_by: tuple[Transform, ...] = ()
@@ -91,6 +96,9 @@ class ModelConfig:
     on_match: OnMatch = "replace"
     exclude_columns: tuple[str, ...] = ()
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
+    history: History = "none"
+    track: tuple[str, ...] = ()
+    keep_deleted: bool = True
     changelog: Changelog = "lookup"
     on_schema_change: OnSchemaChange = "append_new_columns"
     on_configuration_change: OnConfigurationChange = "apply"
@@ -103,6 +111,16 @@ class ModelConfig:
     node_bytes: int = 256 * 1024 * 1024
     format_version: FormatVersion = 3
     tblproperties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the table keeps every version of a row."""
+        return self.history != "none"
+
+    @property
+    def entity_key(self) -> tuple[str, ...]:
+        """The columns that identify a row of the query; of a table with history they identify all versions of it."""
+        return tuple(part for part in self.primary_key if part != VALID_FROM) if self.has_history else self.primary_key
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         f"{model.table}",
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
         *(f"  reads {name}: {_window(window)}" for name, window in decision.windows.items()),
+        *([f"  {_versions(model)}"] if model.config.has_history else []),
         *(f"  {way.explain()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe() if decision.increment else ())),
         *(f"  in full: {line}" for line in plan.joins),
@@ -35,6 +36,12 @@ def _catch_up(model: Model) -> str:
     if model.config.merge == "on_write":
         return f"merge the new changes into {model.base}"
     return f"replace view {model.table}, and merge into {model.base} where enough has come together"
+
+
+def _versions(model: Model) -> str:
+    tracked = ", ".join(model.config.track) or "any column"
+    deleted = "closes its last version" if model.config.keep_deleted else "deletes its versions"
+    return f"keeps every version of a row: a change of {tracked} opens one, and a deletion {deleted}"
 
 
 def _window(window: Any) -> str:

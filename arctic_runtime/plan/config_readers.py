@@ -50,6 +50,12 @@ def read_text(key: str, value: Any) -> str:
     return value
 
 
+def read_flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
+    return value
+
+
 def reader_of(kind: Any) -> Callable[[str, Any], Any]:
     values = get_args(kind)
     names = [str(allowed) for allowed in values]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from arctic_runtime.model.table import (
     Changelog,
     FormatVersion,
+    History,
     Input,
     Merge,
     OnConfigurationChange,
@@ -18,6 +19,7 @@ from arctic_runtime.model.table import (
 )
 from arctic_runtime.plan.config_readers import (
     read_file_size,
+    read_flag,
     read_names,
     read_nodes,
     read_properties,
@@ -174,8 +176,28 @@ CONFIGURATION = (
         "history",
         "`none`, `scd2`",
         "`none`",
-        "every version of a row, with the time it was valid",
-        only=("none",),
+        (
+            "`scd2`: the table keeps [every version of a row](history.md), with the time from which, and to which, it "
+            "was valid"
+        ),
+        read=reader_of(History),
+    ),
+    ConfigKey(
+        "track",
+        "column, or list of columns",
+        "all columns",
+        (
+            "history: the columns whose change opens a new version. Other columns are updated in place. See "
+            "[tracked columns](history.md#tracked-columns)"
+        ),
+        read=read_names,
+    ),
+    ConfigKey(
+        "keep_deleted",
+        "`true`, `false`",
+        "`true`",
+        ("history: whether the versions of a deleted row stay, the last one closed. `false` deletes them with the row"),
+        read=read_flag,
     ),
     ConfigKey(
         "changelog",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import RESERVED, same_name
+from arctic_runtime.model.columns import HISTORY_COLUMNS, RESERVED, VALID_FROM, same_name
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.table import ModelConfig
 from arctic_runtime.plan.configuration import CONFIGURATION, KEYS
@@ -70,6 +70,8 @@ def _assemble(values: dict[str, Any]) -> ModelConfig:
     fields.setdefault("primary_key", values.get("unique_key", ()))
     key = fields["primary_key"]
     fields.setdefault("hash_key", key[0] if key else None)
+    if fields.get("history", "none") != "none":
+        fields["primary_key"] = (*key, VALID_FROM)
     return ModelConfig(**fields)
 
 
@@ -84,12 +86,12 @@ def _one_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _hash_key_in_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    if config.hash_key is not None and not _is_among(config.hash_key, config.primary_key):
-        yield f"`hash_key: {config.hash_key}` must be one of the primary key's columns: {list(config.primary_key)}"
+    if config.hash_key is not None and not _is_among(config.hash_key, config.entity_key):
+        yield f"`hash_key: {config.hash_key}` must be one of the primary key's columns: {list(config.entity_key)}"
 
 
 def _repeated(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    for key in ("primary_key", "partition_by", "sort_key", "exclude_columns"):
+    for key in ("primary_key", "partition_by", "sort_key", "exclude_columns", "track"):
         names = [name.lower() for name in _listed(config, key)]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield f"`{key}` names `{name}` more than once"
@@ -102,6 +104,7 @@ def _listed(config: ModelConfig, key: str) -> tuple[str, ...]:
         "partition_by": tuple(map(str, config.partition_by)),
         "sort_key": config.sort_key,
         "exclude_columns": config.exclude_columns,
+        "track": config.track,
     }[key]
 
 
@@ -145,6 +148,38 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
 
 
+def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    """Keys that say how versions are kept have no meaning in a table without them."""
+    if not config.has_history:
+        for name in ("track", "keep_deleted"):
+            if name in values:
+                yield f"`{name}` says how versions of a row are kept; it needs `history: scd2`"
+
+
+def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if not config.has_history:
+        return
+    if not config.entity_key:
+        yield "`history: scd2` needs a primary key with a column; of a query with one row, select a constant as the key"
+    if config.input == "changes" and config.sequence_by is None:
+        yield "`history: scd2` with `input: changes` needs `sequence_by`: its values are the times in `_valid_from`"
+    if config.on_match != "replace":
+        yield f"`history: scd2` needs events with whole rows; `on_match: {config.on_match}` takes a part of a row"
+    if config.changelog == "input":
+        yield "`history: scd2` looks up the stored versions of a row, which `changelog: input` never does"
+    renamed = (name for pair in config.renamed_columns.items() for name in pair)
+    key = values.get("primary_key", values.get("unique_key", ()))
+    used = (*key, *config.exclude_columns, *config.track, *renamed)
+    for name in used:
+        if _is_among(name, HISTORY_COLUMNS):
+            yield f"`{name}` is a column that `history: scd2` adds; rename the column in the query"
+    for name in config.track:
+        if _is_among(name, config.entity_key):
+            yield f"`track` names `{name}`, which is in the primary key: another value there is another row"
+        if _is_among(name, config.exclude_columns):
+            yield f"`track` names `{name}`, which `exclude_columns` drops"
+
+
 def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for transform in config.partition_by:
         if transform.is_bucket_of(config.hash_key):
@@ -166,6 +201,8 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _changes_only,
     _input_changelog,
     _refresh_of_changes,
+    _history_alone,
+    _history,
     _node_partition,
     _one_target,
 )

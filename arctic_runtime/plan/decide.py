@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
-from arctic_runtime.model.key import key_text
+from arctic_runtime.model.columns import VALID_FROM
+from arctic_runtime.model.key import key_names, key_text
 from arctic_runtime.model.layout import is_laid_out, layout_text
 from arctic_runtime.model.names import TableName, changes_read
 from arctic_runtime.model.properties import (
@@ -130,6 +131,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         return
     _check_layout(model, state)
     key = state.changes.properties.get(PRIMARY_KEY, "")
+    _check_history(model, key)
     if key != key_text(model.config.primary_key):
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
@@ -137,6 +139,20 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
             f"delete the tables with `arctic reset {model.table.name} --yes`"
         )
+
+
+def _check_history(model: Model, key: str) -> None:
+    """Raises ConfigError where a table has rows and the model says versions of them, or the other way round."""
+    is_kept, config = VALID_FROM in key_names(key), model.config
+    if is_kept == config.has_history or VALID_FROM in config.entity_key:
+        return
+    found = "keeps the versions of each row" if is_kept else "keeps one row per key"
+    raise ConfigError(
+        f"{model.table}: `history` can't be changed in place.\n  found: a table that {found}\n"
+        f"  in the model: history: {config.history}\n"
+        f"  what to do: set the old value; for the new one, give the model another alias, or delete the tables with "
+        f"`arctic reset {model.table.name} --yes`"
+    )
 
 
 def _check_layout(model: Model, state: TableState) -> None:

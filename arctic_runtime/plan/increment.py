@@ -330,7 +330,7 @@ def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, .
         analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
-    return analysed, tuple(_output(analysed, part) for part in model.config.primary_key)
+    return analysed, tuple(_output(analysed, part) for part in model.config.entity_key)
 
 
 @lru_cache(maxsize=16)

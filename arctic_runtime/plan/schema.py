@@ -10,7 +10,16 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import METADATA, OWN_PREFIX, RESERVED, Column, SchemaChange, find_column, same_name
+from arctic_runtime.model.columns import (
+    HISTORY_COLUMNS,
+    METADATA,
+    OWN_PREFIX,
+    RESERVED,
+    Column,
+    SchemaChange,
+    find_column,
+    same_name,
+)
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import (
     Primitive,
@@ -64,6 +73,7 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
     for key, names in (
         ("primary_key", config.primary_key),
         ("sort_key", config.sort_key),
+        ("track", config.track),
         ("partition_by", tuple(transform.column for transform in config.partition_by)),
         ("contract", model.not_null),
     ):
@@ -182,6 +192,12 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
         raise ConfigError(
             f"{model.table}: these column names are reserved for change rows: {', '.join(RESERVED)}.\n"
             f"  found in the query: {', '.join(taken)}\n  what to do: give these columns other names"
+        )
+    added = sorted(seen & set(HISTORY_COLUMNS))
+    if added and model.config.has_history:
+        raise ConfigError(
+            f"{model.table}: `history: {model.config.history}` adds the columns {', '.join(HISTORY_COLUMNS)}.\n"
+            f"  found in the query: {', '.join(added)}\n  what to do: give these columns other names"
         )
 
 

@@ -28,7 +28,7 @@ from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, source_statistics, without_aggregate_state
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments, late, semi_join_reducers
+from arctic_runtime.spark.refresh import events, increments, late, row_versions, semi_join_reducers
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
     event_changes,
@@ -144,6 +144,11 @@ class Computation:
         """All rows of the query against all rows of the table."""
         return replace(self._changes(self.query, self._all_old()), is_pinned=False)
 
+    @property
+    def _needs_old(self) -> bool:
+        """Whether change rows need what only the table has: columns that the query lacks, or intervals of versions."""
+        return self.shape.keeps_more or self.model.config.has_history
+
     def _all_old(self) -> DataFrame | None:
         """The table's rows; for a repair, the rows that its change rows fold to, since readers have seen those."""
         changes = self.context.state.changes
@@ -161,13 +166,13 @@ class Computation:
                         "UNSUPPORTED", "the query has a map column, and rows with maps can't be grouped"
                     )
                 moved = increments.moved(self.spark, changes, increment, self.query)
-                if self.shape.keeps_more:
+                if self._needs_old:
                     moved = self._hold(moved)
                     return self._looked_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
                 return Computed(delta_changes(moved, MULTIPLICITY, self.shape), is_gathered=True)
             case Pairs(rows):
                 pairs = increments.paired(self.spark, rows, increment, self.query)
-                if self.shape.keeps_more:
+                if self._needs_old:
                     pairs = self._hold(pairs)
                     return self._looked_up(
                         pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
@@ -201,18 +206,19 @@ class Computation:
         summary = RunSummary(aggregate_state=fingerprint(plan))
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
-            old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
-            return replace(self._changes(now, old), summary=summary, as_decided=False)
+            changes = self._changes(now, self._all_old())
+            return replace(changes, summary=changes.summary.updated(summary), as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
-        if self.shape.keeps_more:
-            return replace(self._looked_up(now, self._hold(now.unionAll(before))), summary=summary)
+        if self._needs_old:
+            looked_up = self._looked_up(now, self._hold(now.unionAll(before)))
+            return replace(looked_up, summary=looked_up.summary.updated(summary))
         # Groups that are joined to nothing are few rows, so one partition is enough.
         return replace(self._changes(now, before, in_one_part=not scans(plan.result)), summary=summary)
 
     def _recomputed(self, increment: Increment, plan: AffectedKeys) -> Computed:
         keys = self._hold(increments.affected(self.spark, plan.affected))
         count = keys.count()
-        key = zip(increment.key, self.model.config.primary_key, strict=True)
+        key = zip(increment.key, self.model.config.entity_key, strict=True)
         old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
         is_large = increment.reads(self.upstreams) > self._thresholds.incremental.large_source_rows
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
@@ -238,10 +244,10 @@ class Computation:
     def _looked_up(self, added: DataFrame, changed: DataFrame) -> Computed:
         """Change rows for a table with columns that the query no longer has: only the table holds their values.
 
-        `changed` has the keys of all added and removed rows.
+        `changed`, rows that are held, has the keys of all added and removed rows.
         """
-        key = [column(part) for part in self.model.config.primary_key]
-        return self._changes(added, self._old(changed.select(*key), None))
+        key = [column(part) for part in self.model.config.entity_key]
+        return self._changes(added, self._old(changed.select(*key), changed.count()))
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
         """The table's rows with `keys`, which are named as the table's key; `count` of them, None if unknown."""
@@ -251,12 +257,15 @@ class Computation:
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
         """Change rows that turn the table's `old` rows into the query's `new` rows; few rows in one partition."""
         keyed = self.is_same and is_keyed(self.model, self.upstreams, self.decision.increment)
-        if old is None:
-            return Computed(state_changes(new, None, self.shape, keyed), is_gathered=True)
-        in_one_part = in_one_part or self._reads_little()
-        if in_one_part:
+        in_one_part = old is not None and (in_one_part or self._reads_little())
+        if old is not None and in_one_part:
             new, old = new.coalesce(1), old.coalesce(1)
-        return Computed(state_changes(new, old, self.shape, keyed), is_gathered=in_one_part)
+        is_gathered = old is None or in_one_part
+        if not self.model.config.has_history:
+            return Computed(state_changes(new, old, self.shape, keyed), is_gathered=is_gathered)
+        time = row_versions.time_of_run(self.context.now, last_run(self.context.state.changes))
+        rows = row_versions.query_versions(new, old, self.shape, self.model.config, time, keyed)
+        return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
 
     def _reads_little(self) -> bool:
         """Whether the table and the sources of its query have few rows."""
@@ -267,7 +276,7 @@ class Computation:
     def _keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
         """Keys for lookups in the table, or in another table with `table_rows` rows; named as the table's key."""
         if count is None:
-            return Keys(keys.select(*as_key(self.model.config.primary_key)), few=False, near=EVERYWHERE)
+            return Keys(keys.select(*as_key(self.model.config.entity_key)), few=False, near=EVERYWHERE)
         base = self.context.state.base
         rows = (base.rows if base else 0) if table_rows is None else table_rows
         return lookup_keys(keys, count, rows, self._thresholds.pruning)
@@ -283,17 +292,14 @@ class Computation:
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
-        if last is not None and found.late:
-            net = self._net_with_late(query, found, last)
-        else:
-            net = events.net_events(model, query, self.shape)
+        folded = self._version_rows if model.config.has_history else self._net_rows
         high = found.high_watermark
         summary = RunSummary(
             high_watermark=high if model.config.sequence_by else None,
             restored=last.restored if last else None,
             declared=declared,
         )
-        rows = self._net_rows(query, net, found)
+        rows = folded(query, found, last)
         return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
 
     def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
@@ -330,8 +336,36 @@ class Computation:
     def _source_rows(self) -> int:
         return sum(state.rows for state in self.upstreams.states.values() if state)
 
-    def _net_rows(self, query: DataFrame, net: DataFrame, found: events.Profile) -> DataFrame:
+    def _version_rows(self, query: DataFrame, found: events.Profile, last: RunSummary | None) -> DataFrame:
+        """Change rows of versions; of stored ones, those that are valid at the oldest event or later are read."""
+        model, shape, state = self.model, self.shape, self.context.state
+        if self.decision.mode == "full":
+            row_versions.check_history_is_kept(model, self.upstreams.states)
+            return state_changes(row_versions.rows_of_events(query, shape, model), self._all_old(), shape, keyed=True)
+        is_late = last is not None and found.late > 0
+        only = self._keys(query.select(*[column(part) for part in model.config.entity_key]), found.events)
+        old = current_rows(self.spark, model, state, self._thresholds.pruning, only)
+        oldest = row_versions.oldest_changed(model.config, found.oldest, is_late)
+        old = row_versions.affected_versions(old, oldest, shape)
+        known = self._known_events(query, found, last) if last is not None and is_late else None
+        return row_versions.event_versions(query, known, old, shape, model)
+
+    def _known_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
+        """Events of earlier runs that may matter to late ones; none after a restore, which undid some of them."""
+        if last.restored is not None:
+            return None
+        model, read = self.model, offsets_of(last)
+        maybe = late.keys_maybe_late(model, query, str(last.high_watermark), self.shape)
+        keys = self._keys(maybe, found.late, self._source_rows)
+        known = late.events_until(self.spark, model, self.upstreams, "seen", read)
+        return row_versions.known_events(known, keys, found.oldest_late, self.shape, model)
+
+    def _net_rows(self, query: DataFrame, found: events.Profile, last: RunSummary | None) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
+        if last is not None and found.late:
+            net = self._net_with_late(query, found, last)
+        else:
+            net = events.net_events(model, query, shape)
         ordered = model.config.sequence_by is not None
         if self.decision.mode == "full":
             return refresh_changes(net, self._all_old(), shape, ordered, found.high_watermark)

@@ -38,19 +38,36 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
     Both are joined on the key in full, so its cost follows both tables. Where no two rows of `new` can have the same
     key (`keyed`), none are looked for.
     """
+    pairs, flaw = _pairs(new, old, shape, keyed)
+    return _emit(pairs, shape, flaw)
+
+
+def image_pairs(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
+    """The new and the old row of each key, for `image_changes`; like `state_changes`, but of unchanged rows, too."""
+    pairs, flaw = _pairs(new, old, shape, keyed)
+    return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
+
+
+def image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows from after images a0…, before images b0…, `has_after`, `has_before`, `ts`, `seq` and `flaw`."""
+    return _emit(pairs, shape, name(_FLAW))
+
+
+def _pairs(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool) -> tuple[DataFrame, Sql]:
+    """New and old rows side by side, and the expression of their flaw."""
     after = new.selectExpr(*images("a", shape, new.columns), _yes(_HAS_AFTER), *_told_by_the_run(shape))
     flaw = _flaw(shape)
     if not keyed:
         after, flaw = after.selectExpr("*", aliased(_flaw(shape, _copies(shape)), _FLAW)), name(_FLAW)
     if old is None:
-        return _emit(_without_before(after, shape), shape, flaw)
+        return _without_before(after, shape), flaw
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: _no_place(shape)}
     defaults = {own: statement("coalesce({own}, {of})", own=name(own), of=of) for own, of in of_nothing.items()}
     joined = after.join(before, _on_key(shape), "full_outer").withColumns(
         {own: F.expr(of) for own, of in defaults.items()}
     )
-    return _emit(_keep_what_is_not_given(joined, shape), shape, flaw)
+    return _keep_what_is_not_given(joined, shape), flaw
 
 
 def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:

@@ -27,13 +27,15 @@ _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|
 class Profile:
     """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes them.
 
-    `late` is how many events may be late: those before the newest event of any earlier run.
+    `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
+    all.
     """
 
     events: int
     null_keys: int
     null_sequences: int
     late: int
+    oldest: str | None
     oldest_late: str | None
     high_watermark: str | None
 
@@ -108,6 +110,7 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
         F.count_if(_null_key(model)).alias("null_keys"),
         F.count_if(sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
+        marks.written(F.min(sequence), seq_type).alias("oldest"),
         marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
         marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
     ).collect()[0]
@@ -120,7 +123,7 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
         rows = events.where(_null_key(model)).limit(3).collect()
         raise DataError(
             f"{model.table}: {found.null_keys} of {found.events} events have a null in the primary key "
-            f"({', '.join(model.config.primary_key)}); nothing was written.\n{examples(rows)}"
+            f"({', '.join(model.config.entity_key)}); nothing was written.\n{examples(rows)}"
             "  what to do: filter them out in the query, or repair them at their source"
         )
     if found.null_sequences:
@@ -143,7 +146,7 @@ def check_order(model: Model, events: DataFrame) -> None:
             "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
             "  what to do: set `sequence_by` to the column that orders the events"
         )
-    place = [column(part) for part in model.config.primary_key] + [column(model.config.sequence_by)]
+    place = [column(part) for part in model.config.entity_key] + [column(model.config.sequence_by)]
     image = F.struct(*[column(name) for name in events.columns])
     ties = events.groupBy(*place).agg(F.count_distinct(image).alias("different")).where("different > 1")
     rows = ties.limit(3).collect()
@@ -232,4 +235,4 @@ _FOLDS = {"replace": _fold_replace, "update": _fold_update, "ignore": _fold_igno
 
 
 def _null_key(model: Model) -> Expression:
-    return any_of([column(part).isNull() for part in model.config.primary_key])
+    return any_of([column(part).isNull() for part in model.config.entity_key])

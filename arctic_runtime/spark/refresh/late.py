@@ -30,7 +30,7 @@ _NEWEST = "__arctic_seen"
 def keys_maybe_late(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
     """The keys of the events before the newest one of all earlier runs."""
     is_late = _sequence(model) < marks.latest(high_watermark, shape.sequence_type)
-    return events.where(is_late).select(*[column(part) for part in model.config.primary_key]).distinct()
+    return events.where(is_late).select(*[column(part) for part in model.config.entity_key]).distinct()
 
 
 def seen(

@@ -135,6 +135,12 @@ def _without(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:
 
 def _check_model(model: Model) -> None:
     config = model.config
+    if config.has_history:
+        raise ConfigError(
+            f"{model.table}: rows of a table with history can't be declared.\n"
+            f"  expected: history: none\n  found: history: {config.history}\n"
+            "  what to do: write events to the model's source that say what the rows are"
+        )
     if config.input != "changes" or config.sequence_by is None or config.on_match != "replace":
         raise ConfigError(
             f"{model.table}: `--as-of` is not possible for this model.\n"

@@ -44,6 +44,7 @@ from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.refresh.prepare import prepared
+from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import appended, columns_of, with_source_position
@@ -187,7 +188,7 @@ class Refresh:
         with self.table.timings.timed("analyse"):
             query = QueryInputs(self.model, upstreams).query(context.spark, decision.windows)
             columns = columns_of(query)
-            stored = events.stored_columns(self.model, columns)
+            stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)

@@ -17,7 +17,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments
+from arctic_runtime.spark.refresh import events, increments, row_versions
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     changes_fold_to_the_table,
@@ -27,7 +27,7 @@ from arctic_runtime.spark.refresh.integrity import (
     keys_are_unique,
 )
 from arctic_runtime.spark.refresh.run import QueryInputs, Refresh
-from arctic_runtime.spark.tables.frames import columns_of
+from arctic_runtime.spark.tables.frames import columns_of, current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -46,6 +46,7 @@ def verify(refresh: Refresh) -> tuple[Finding, ...]:
         _query_gives_the_table(table, state, upstreams),
         changes_fold_to_the_table(spark, model, state, shape, thresholds),
         keys_are_unique(spark, model, state, thresholds),
+        *_versions_follow_each_other(table, state),
         *_totals_are_right(table, state, upstreams),
         *history(spark, table.reader, model, state, shape),
     )
@@ -57,19 +58,36 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
     if reason:
         return Finding(check, left_out=reason)
     rows = _recomputed(table, state, upstreams)
-    shape = shape_of(table.model, state, columns_of(rows))
-    found = compared(table.spark(), table.model, state, rows, shape, check, table.reader.thresholds)
+    found = _compared(table, state, rows, check)
     gone = [of for of, source in upstreams.states.items() if source and source.may_have_deleted_rows]
     if found.broken and gone and table.model.config.input == "changes":
         return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
     return found
 
 
+def _compared(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:
+    """The query's rows and the table's, of versions of a query's rows those that are valid now."""
+    spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
+    shape = shape_of(model, state, columns_of(rows))
+    if not model.config.has_history or model.config.input == "changes":
+        return compared(spark, model, state, rows, shape, check, thresholds)
+    found = row_versions.differing(rows, current_rows(spark, model, state, thresholds.pruning), shape, model.config)
+    return finding(check, found, thresholds.reports)
+
+
+def _versions_follow_each_other(table: TableSession, state: TableState) -> Iterable[Finding]:
+    model, thresholds = table.model, table.reader.thresholds
+    rows = current_rows(table.spark(), model, state, thresholds.pruning)
+    if model.config.has_history and rows is not None:
+        broken = row_versions.overlapping(rows, model.config)
+        yield finding("versions of a row do not overlap, and the last one alone is current", broken, thresholds.reports)
+
+
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:
     if table.model.ingested_from is not None:
         return f"its rows are ingested from {table.model.ingested_from}"
     if table.model.config.input == "changes":
-        return _why_not_its_events(state, upstreams)
+        return _why_not_its_events(state, upstreams, table.model.config.has_history)
     decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
@@ -78,7 +96,7 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 
-def _why_not_its_events(state: TableState, upstreams: Upstreams) -> str:
+def _why_not_its_events(state: TableState, upstreams: Upstreams, has_history: bool) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
     last = last_run(state.changes) or RunSummary()
     gone = [of for of, read in offsets_of(last).items() if not _is_kept(upstreams.states.get(of), read)]
@@ -87,6 +105,9 @@ def _why_not_its_events(state: TableState, upstreams: Upstreams) -> str:
     declared = last.declared or Declared()
     if declared.places:
         return f"rows were declared: {declared.describe()}"
+    trimmed = [of for of, source in upstreams.states.items() if source and source.trimmed]
+    if trimmed and has_history:
+        return f"events that it has read may have been deleted from {', '.join(trimmed)}"
     return "" if last.restored is None else f"it was restored to version {last.restored}"
 
 
@@ -97,6 +118,9 @@ def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) ->
     read = {name: Window(name, None, end) for name, end in offsets_of(last_run(state.changes)).items()}
     query = QueryInputs(table.model, upstreams).query(spark, read)
     shape = shape_of(table.model, state, columns_of(query))
+    if table.model.config.has_history:
+        stored = row_versions.with_intervals(table.model.config, columns_of(query), columns_of(query))
+        return row_versions.rows_of_events(query, shape_of(table.model, state, stored), table.model)
     net = events.net_events(table.model, query, shape)
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
 

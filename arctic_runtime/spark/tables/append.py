@@ -145,7 +145,8 @@ def _time(now: datetime.datetime) -> Sql:
 def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mapping[str, int]) -> DataError:
     flaw = next(flaw for flaw in FLAWS if found[flaw])
     rows = context.spark.table(name(*branch)).where(F.col(ACTION) == flaw)
-    shown = [*shape.key, *shape.not_null] if flaw == "!null column" else shape.key
+    key = context.model.config.entity_key
+    shown = [*key, *shape.not_null] if flaw == "!null column" else key
     example = rows.select(*[column(part) for part in dict.fromkeys(shown)]).distinct().limit(3).collect()
     named = ", ".join(dict.fromkeys(shown)) or "(none: the query must give one row)"
     checks = "".join(f"  check: {check}\n" for check in shape.checks) if flaw == "!broken check" else ""

@@ -233,7 +233,7 @@ def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys |
     if state.base is None:
         return None
     base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
-    return only.select(base, model.config.primary_key) if only else base
+    return only.select(base, model.config.entity_key) if only else base
 
 
 def unmerged_changes(
@@ -254,7 +254,7 @@ def _pending(
     if not changes.after(base.merged):
         return None
     appended = own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
-    appended = only.select(appended, model.config.primary_key) if only else appended
+    appended = only.select(appended, model.config.entity_key) if only else appended
     few = (only is not None and only.few) or changes.are_few_after(base.merged, thresholds.broadcast_keys)
     return Unmerged(appended, changes.count_after(base.merged), few)
 

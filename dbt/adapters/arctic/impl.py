@@ -37,8 +37,8 @@ from dbt.adapters.arctic import upkeep
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.debug import report
+from dbt.adapters.arctic.materialize import history, python_models, seeds
 from dbt.adapters.arctic.materialize import maintain as maintenance
-from dbt.adapters.arctic.materialize import python_models, seeds
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
@@ -199,6 +199,23 @@ class ArcticAdapter(SparkAdapter):
             if asked.needs_query:
                 model = upkeep.with_query(model, self.config, self.get_macro_resolver())
             return upkeep.perform(asked, model, models.values(), arguments, self.catalog_reader, self.spark_session)
+
+    # Tables with history
+
+    @available.parse(lambda *_a, **_k: "")
+    def arctic_as_of(self, relation: BaseRelation, time: str) -> str:
+        """The versions that were valid at a time, as what stands in a `from` clause."""
+        return history.as_of(relation.render(), time)
+
+    @available.parse(lambda *_a, **_k: "")
+    def arctic_valid_at(self, alias: str, time: str) -> str:
+        """Whether a row of the table with this alias was valid at a time."""
+        return history.valid_at(unquoted(alias), time)
+
+    @available.parse(lambda *_a, **_k: "")
+    def arctic_current(self, relation: BaseRelation) -> str:
+        """The current versions, as what stands in a `from` clause."""
+        return history.current(relation.render())
 
     # Names and types
 

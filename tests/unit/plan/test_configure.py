@@ -19,6 +19,8 @@ from arctic_runtime.plan.increment import Upstreams
 
 KEY = {"primary_key": ["id"]}
 EVENTS = {**KEY, "input": "changes"}
+SCD2 = {**KEY, "history": "scd2"}
+SCD2_EVENTS = {**EVENTS, "history": "scd2", "sequence_by": "lsn"}
 
 BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "primary_key": ({}, ["id"]),
@@ -33,6 +35,9 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "on_match": (EVENTS, "update"),
     "exclude_columns": (EVENTS, ["op"]),
     "renamed_columns": (KEY, {"net": "amount"}),
+    "history": ({**EVENTS, "sequence_by": "lsn"}, "scd2"),
+    "track": ({**KEY, "history": "scd2"}, "segment"),
+    "keep_deleted": ({**KEY, "history": "scd2"}, False),
     "changelog": (EVENTS, "input"),
     "keep": (KEY, "net"),
     "on_schema_change": (KEY, "fail"),
@@ -48,9 +53,11 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
 }
 """Every key of the reference → what it needs beside it, and a value that is built."""
 
+UNCHANGED = ("primary_key", "history")
+"""Keys that are in the fingerprint too, but of which no table takes another value."""
+
 NOT_BUILT: dict[str, Any] = {
     "truncate_when": "op = 't'",
-    "history": "scd2",
     "keep": "all",
 }
 
@@ -71,7 +78,7 @@ def test_every_key_of_the_reference_is_known() -> None:
 @pytest.mark.parametrize("key", BUILT)
 def test_a_key_that_is_built_is_taken(key: str) -> None:
     beside, value = BUILT[key]
-    assert configure({**beside, key: value}, "m").primary_key == ("id",)
+    assert configure({**beside, key: value}, "m").entity_key == ("id",)
 
 
 @pytest.mark.parametrize("key", NOT_BUILT)
@@ -81,8 +88,8 @@ def test_a_key_that_is_not_built_says_so_and_is_never_ignored(key: str) -> None:
 
 
 def test_the_supported_values_of_a_key_that_is_partly_built_are_named() -> None:
-    assert errors({**KEY, "history": "scd2"}) == [
-        "`history: scd2` is not supported yet; supported now: none",
+    assert errors({**KEY, "keep": "all"}) == [
+        "`keep: all` is not supported yet; supported now: net",
     ]
 
 
@@ -148,10 +155,10 @@ def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "history": "scd2"})
+    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "all"})
     assert len(found) == 5
     assert "did you mean `primary_key`?" in found[0]
-    assert "`history: scd2` is not supported yet" in found[1]
+    assert "`keep: all` is not supported yet" in found[1]
     assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in found[2]
     assert "`nodes` must be auto or a power of two; found 3" in found[3]
     assert "`primary_key` is missing" in found[4]
@@ -188,6 +195,18 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**EVENTS, "refresh": "full"}, "`refresh: full` is for what a query says the table is"),
         ({**EVENTS, "refresh": "strict"}, "`refresh: strict` is for what a query says the table is"),
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),
+        ({**KEY, "track": "a"}, "`track` says how versions of a row are kept; it needs `history: scd2`"),
+        ({**KEY, "keep_deleted": True}, "`keep_deleted` says how versions of a row are kept"),
+        ({**SCD2, "track": ["a", "A"]}, "`track` names `a` more than once"),
+        ({**SCD2, "track": "ID"}, "`track` names `ID`, which is in the primary key"),
+        ({**SCD2, "hash_key": "_valid_from"}, "must be one of the primary key's columns: ['id']"),
+        ({**SCD2, "primary_key": []}, "`history: scd2` needs a primary key with a column"),
+        ({**SCD2, "primary_key": ["id", "_valid_to"]}, "`_valid_to` is a column that `history: scd2` adds"),
+        ({**SCD2, "renamed_columns": {"_is_current": "x"}}, "`_is_current` is a column that `history: scd2` adds"),
+        ({**SCD2, "input": "changes"}, "`history: scd2` with `input: changes` needs `sequence_by`"),
+        ({**SCD2_EVENTS, "on_match": "update"}, "needs events with whole rows; `on_match: update`"),
+        ({**SCD2_EVENTS, "changelog": "input"}, "which `changelog: input` never does"),
+        ({**SCD2_EVENTS, "track": "op", "exclude_columns": "op"}, "`track` names `op`, which `exclude_columns` drops"),
     ],
 )
 def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
@@ -204,6 +223,8 @@ def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
         ("sort_key", {"a": 1}, "must be a column name or a list of them"),
         ("hash_key", ["id"], "must be a non-empty string"),
         ("hash_key", " ", "must be a non-empty string"),
+        ("keep_deleted", "false", "must be true or false; found 'false'"),
+        ("history", "scd1", "did you mean `scd2`?"),
         ("merge", ["on_read"], "must be one of on_write, on_read"),
         ("input", "change", "did you mean `changes`?"),
         ("on_schema_change", "sync", "must be one of append_new_columns, sync_all_columns, fail, ignore"),
@@ -358,10 +379,9 @@ OTHER_VALUES: dict[str, Any] = {"hash_key": "line", "keep": None}
 
 
 @pytest.mark.parametrize(
-    "key", [key for key in CONFIGURATION if key.name in BUILT and key.name != "primary_key"], ids=lambda key: key.name
+    "key", [key for key in CONFIGURATION if key.name in BUILT and key.name not in UNCHANGED], ids=lambda key: key.name
 )
 def test_another_value_has_the_effect_that_the_table_of_keys_says(key: ConfigKey) -> None:
-    """The primary key is in the fingerprint too, but no table takes another one."""
     beside, value = BUILT[key.name]
     given = {**beside, "primary_key": ["id", "line"]}
     before, after = given, {**given, key.name: OTHER_VALUES.get(key.name, value)}
@@ -372,3 +392,11 @@ def test_another_value_has_the_effect_that_the_table_of_keys_says(key: ConfigKey
     )
     assert (layouts[0] != layouts[1]) == (key.effect == "layout")
     assert (rows[0] != rows[1]) == (key.effect == "rows")
+
+
+def test_a_row_of_a_table_with_history_is_a_version() -> None:
+    config = configure({**SCD2, "primary_key": ["b", "a"]}, "m")
+    assert config.primary_key == ("b", "a", "_valid_from")
+    assert (config.entity_key, config.hash_key, config.has_history) == (("b", "a"), "b", True)
+    plain = configure({"primary_key": ["a", "_valid_from"]}, "m")
+    assert (plain.entity_key, plain.has_history) == (("a", "_valid_from"), False)

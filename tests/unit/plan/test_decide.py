@@ -503,6 +503,15 @@ def test_another_layout_is_an_error_or_waits_where_the_model_says_so(changed: di
     assert decide(laid_out_anew(failing), state, reading(a_source(1)), REFRESH).mode == "full"
 
 
+@pytest.mark.parametrize("has_history", [True, False])
+def test_history_can_not_be_switched_on_or_off(has_history: bool) -> None:
+    plain, versions = a_model(), a_model(history="scd2", primary_key=("id", "_valid_from"))
+    there, wanted = (versions, plain) if has_history else (plain, versions)
+    with pytest.raises(ConfigError, match="`history` can't be changed in place") as raised:
+        decide(wanted, built(there, READ_ONE), reading(a_source(1)), REFRESH)
+    assert f"in the model: history: {wanted.config.history}" in str(raised.value)
+
+
 @pytest.mark.parametrize("key", [("other",), ("id", "other"), ()])
 @pytest.mark.parametrize("request_", [RUN_AGAIN, REFRESH])
 def test_another_primary_key_is_refused(key: tuple[str, ...], request_: Request) -> None:

@@ -45,6 +45,11 @@ ROOT = Path(__file__).parents[3]
 PAGES = (ROOT / "README.md", ROOT / "sample_project" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MODELS = {file.stem for file in (ROOT / "sample_project" / "models").rglob("*.sql")}
 
+MACROS_IN_EXAMPLES = (
+    *("ref", "source", "changes", "run_query"),
+    *("arctic_as_of", "arctic_valid_at", "arctic_current"),
+)
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -117,7 +122,7 @@ def configurations(sql: str) -> Iterator[dict[str, Any]]:
         found.append(given)
         return ""
 
-    names: dict[str, Callable[..., str]] = dict.fromkeys(("ref", "source", "changes", "run_query"), anything)
+    names: dict[str, Callable[..., str]] = dict.fromkeys(MACROS_IN_EXAMPLES, anything)
     jinja2.Environment(extensions=["jinja2.ext.do"]).from_string(sql).render(config=config, **names)
     yield from found
 

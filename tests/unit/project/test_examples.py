@@ -19,6 +19,7 @@ from dbt.cli.main import cli as dbt
 from arctic_runtime.service.http.application import application
 from arctic_runtime.service.http.settings import HttpSettings
 from dbt.adapters.arctic.cli import parser
+from dbt.adapters.arctic.materialize import history
 from tests.service.fake import FakeService
 from tests.unit.project.test_docs import ROOT, Block, blocks, read
 
@@ -120,6 +121,7 @@ def rendered(block: Block) -> str:
 
     names: dict[str, Any] = {"config": lambda **_: "", "run_query": named}
     names |= dict.fromkeys(("ref", "source", "changes"), named)
+    names |= {"arctic_as_of": history.as_of, "arctic_valid_at": history.valid_at, "arctic_current": history.current}
     environment = jinja2.Environment(extensions=["jinja2.ext.do"])
     return environment.from_string(block.text).render(**names).strip()
 

@@ -1,0 +1,390 @@
+"""Tables that keep every version of a row: changes become the intervals in which each version was valid.
+
+A version is a row of the table under the key of its entity and `_valid_from`, so change table, merges and readers treat
+versions as any rows. Only versions of entities that changed are read.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import (
+    ACTION,
+    HISTORY_COLUMNS,
+    IS_CURRENT,
+    POSITION,
+    SEQUENCE,
+    TIMESTAMP,
+    VALID_FROM,
+    VALID_TO,
+    Column,
+    find_column,
+    history_columns,
+)
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import Shape, is_named
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.types import struct_text
+from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
+from arctic_runtime.spark.refresh.diff import (
+    against_contract,
+    differ,
+    image_changes,
+    image_pairs,
+    images,
+    state_changes,
+    struct,
+)
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import Keys, any_of, column, typed, uncompiled
+
+_CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The columns of a table with history by their place in its shape: those of rows, and those of intervals."""
+
+    entity: tuple[int, ...]
+    tracked: tuple[int, ...]
+    untracked: tuple[int, ...]
+    absent: tuple[int, ...]
+    start: int
+    end: int
+    current: int
+
+    @classmethod
+    def of(cls, config: ModelConfig, shape: Shape) -> Places:
+        """`absent` are columns that the query no longer has; a new version takes them over from the one before."""
+        own = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
+        rest = [i for of, i in own.items() if not is_named(of, (*config.entity_key, *HISTORY_COLUMNS))]
+        given = [i for i in rest if is_named(shape.columns[i].name, shape.given)]
+        tracked = [i for i in given if not config.track or is_named(shape.columns[i].name, config.track)]
+        return cls(
+            entity=tuple(own[part.lower()] for part in config.entity_key),
+            tracked=tuple(tracked),
+            untracked=tuple(i for i in given if i not in tracked),
+            absent=tuple(i for i in rest if i not in given),
+            start=own[VALID_FROM],
+            end=own[VALID_TO],
+            current=own[IS_CURRENT],
+        )
+
+
+def with_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns of the table: those of the query that it stores, and those of the interval if it has history.
+
+    The interval of a query's row is in time. That of events is in their order, and of the type of `sequence_by`.
+    """
+    if not config.has_history:
+        return stored
+    sequence = find_column(query, config.sequence_by) if config.sequence_by else Column("", "timestamp")
+    return (*stored, *history_columns(sequence.type if sequence else "timestamp"))
+
+
+def row_shape(config: ModelConfig, shape: Shape) -> Shape:
+    """The shape of the rows of the query: without intervals, under the key of the entity."""
+    columns = tuple(kept for kept in shape.columns if not is_named(kept.name, HISTORY_COLUMNS))
+    return replace(shape, columns=columns, key=config.entity_key)
+
+
+def current(rows: DataFrame) -> DataFrame:
+    """The versions that are valid now."""
+    return rows.where(column(IS_CURRENT))
+
+
+# What holds of versions
+
+
+def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
+    """Versions that end before they begin or after the next one begins, or that are not current as they should be."""
+    later = Over.partitionBy(*map(column, config.entity_key)).orderBy(column(VALID_FROM))
+    following = F.lead(column(VALID_FROM)).over(later)
+    start, end = column(VALID_FROM), column(VALID_TO)
+    broken = any_of(
+        [
+            end <= start,
+            following < end,
+            end.isNull() & following.isNotNull(),
+            ~column(IS_CURRENT).eqNullSafe(end.isNull()),
+        ]
+    )
+    return rows.withColumn("__arctic_broken", broken).where("__arctic_broken").drop("__arctic_broken")
+
+
+def differing(rows: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
+    """What would have to change for the current versions of a table to be these rows."""
+    plain = row_shape(config, shape)
+    found = state_changes(rows, None if table is None else current(table), plain)
+    return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
+
+
+# What a query says
+
+
+def time_of_run(now: datetime.datetime, last: RunSummary | None) -> datetime.datetime:
+    """The time of a run's changes: now, or just after the time of the last run if the clock was put back."""
+    if last is None or last.high_watermark is None:
+        return now
+    return max(now, datetime.datetime.fromisoformat(last.high_watermark) + _MICROSECOND)
+
+
+def query_versions(
+    new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, time: datetime.datetime, keyed: bool
+) -> DataFrame:
+    """Change rows that bring versions `old` to the rows `new` as of a time.
+
+    `old` has all current versions of the entities of `new`, and of those that are gone. If `keep_deleted` is false, it
+    has their closed versions as well.
+    """
+    places = Places.of(config, shape)
+    entities = replace(shape, key=config.entity_key)
+    pairs = image_pairs(new, None if old is None else current(old), entities, keyed)
+    moves = pairs.withColumn("move", F.explode(F.expr(_moves(shape, places, config))))
+    if old is not None and not config.keep_deleted:
+        moves = moves.unionByName(_closed_without_row(old, new, entities), allowMissingColumns=True)
+    is_close, is_open = statement("move = {kind}", kind=text(_CLOSE)), statement("move = {kind}", kind=text(_OPEN))
+    micros = number(round(time.timestamp() * 1_000_000))
+    at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))
+    row = [*places.entity, *places.tracked, *places.untracked, *places.absent]
+    images_after = {f"a{i}": _either(is_close, name(f"b{i}"), name(f"a{i}")) for i in row}
+    interval = {
+        f"a{places.start}": _either(is_open, at, name(f"b{places.start}")),
+        f"a{places.end}": _either(is_close, at, Sql("NULL")),
+        f"a{places.current}": statement("NOT ({close})", close=is_close),
+    }
+    found = {
+        "has_before": statement("NOT ({opens})", opens=is_open),
+        "has_after": statement("move <> {gone}", gone=text(_GONE)),
+        "flaw": _either(is_close, Sql("NULL"), name("flaw")),
+    }
+    return image_changes(_replaced(moves, {**images_after, **interval, **found}), shape)
+
+
+def _moves(shape: Shape, places: Places, config: ModelConfig) -> Sql:
+    """What becomes of the versions of an entity whose row before and after are known."""
+    return statement(
+        "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
+        "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
+        differs=_differ(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
+        open=text(_OPEN),
+        close=text(_CLOSE),
+        keep=text(_KEEP),
+        end=text(_CLOSE if config.keep_deleted else _GONE),
+    )
+
+
+def _closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> DataFrame:
+    """Closed versions of entities that have no row any more."""
+    closed = old.where(~column(IS_CURRENT))
+    keys = new.select(*[column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
+    found = [closed[name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]
+    gone = closed.join(keys, found, "left_anti")
+    seq = typed(Sql("NULL"), entities.sequence_type, "seq")
+    return gone.selectExpr(*images("b", entities, gone.columns), seq, aliased(text(_GONE), "move"))
+
+
+# What events say
+
+
+def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | None]) -> None:
+    """Raises DataError where a full refresh would lose versions, because upstreams lost events."""
+    sources = ", ".join(of for of, state in upstreams.items() if state and (state.trimmed or state.has_deleted_rows))
+    if sources:
+        raise DataError(
+            f"{model.table}: a full refresh would lose versions: it keeps those alone that follow from the events that "
+            f"the upstreams still have; nothing was written.\n  found: {sources} no longer has all events\n"
+            "  expected: upstreams that keep all their events\n"
+            f"  what to do: run without --full-refresh, or delete the history with `arctic reset {model.table.name} "
+            "--yes` and run again"
+        )
+
+
+def oldest_changed(config: ModelConfig, oldest: str | None, is_late: bool) -> str | None:
+    """The place from which on versions may change, if events begin at `oldest`; None if all may.
+
+    Late events that update versions in place depend on all events of these, and a deletion may delete all versions.
+    """
+    if not config.keep_deleted or (is_late and config.track):
+        return None
+    return oldest
+
+
+def affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
+    """The versions that events may change, none of which is older than `oldest`; all if that is None."""
+    if old is None or oldest is None:
+        return old
+    kind = shape.columns[_place(shape, VALID_TO)].type
+    return old.where(column(VALID_TO).isNull() | (column(VALID_TO) >= marks.earliest(oldest, kind)))
+
+
+def event_versions(
+    events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
+) -> DataFrame:
+    """Change rows that bring the versions `old` to what they are with these events.
+
+    `known` are events of earlier runs that may have opened no version, as they changed nothing at their time: before a
+    late event they may. All versions of an entity that are valid at the oldest of its events or later are in `old`.
+    """
+    places = Places.of(model.config, shape)
+    # Of events in one place in the order the newest wins. A version has what the event that opened it says, unless
+    # later events updated it in place.
+    of_known, of_old = (2, 1) if model.config.track else (1, 2)
+    points = _event_points(events, shape, model, 3)
+    if known is not None:
+        points = points.unionByName(_event_points(known, shape, model, of_known))
+    if old is not None:
+        points = points.unionByName(_stored_points(old, shape, places, of_old))
+    return image_changes(_folded(points, shape, places, model.config), shape)
+
+
+def rows_of_events(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
+    """The table's rows that follow from all events."""
+    places = Places.of(model.config, shape)
+    folded = _folded(_event_points(events, shape, model, 3), shape, places, model.config).where("has_after")
+    return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in enumerate(shape.columns)])
+
+
+def known_events(events: DataFrame, keys: Keys, oldest_late: str | None, shape: Shape, model: Model) -> DataFrame:
+    """The events of earlier runs that may matter to late events, which have these keys.
+
+    Only those after the oldest late event can open a version that was none. A version whose columns were updated in
+    place is told by all events of it.
+    """
+    assert model.config.sequence_by is not None
+    sequence = column(model.config.sequence_by)
+    found = keys.select(events, model.config.entity_key).where(sequence.isNotNull())
+    if model.config.track or oldest_late is None:
+        return found
+    return found.where(sequence > marks.earliest(oldest_late, shape.sequence_type))
+
+
+def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int) -> DataFrame:
+    """Points in the order of events, each with the row as of it."""
+    config = model.config
+    assert config.sequence_by is not None
+    is_delete = F.coalesce(F.expr(config.delete_when), F.lit(False)) if config.delete_when else F.lit(False)
+    is_placed = POSITION in events.columns
+    parts = [F.col(f"{POSITION}.{part}") if is_placed else F.lit(None).cast("bigint") for part in ("commit", "row")]
+    points = events.select(
+        *map(F.expr, images("a", shape, events.columns)),
+        is_delete.alias("deleted"),
+        column(config.sequence_by).cast(shape.columns[_place(shape, VALID_FROM)].type).alias("place"),
+        F.lit(rank).alias("standing"),
+        parts[0].alias("of_commit"),
+        parts[1].alias("in_commit"),
+        F.lit(None).cast(_stored_type(shape)).alias("b"),
+    )
+    return points.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
+
+
+def _stored_points(old: DataFrame, shape: Shape, places: Places, rank: int) -> DataFrame:
+    """Where versions begin, and where they end: unless a version or event is in that place, a row was deleted there."""
+    stored = struct((name(f"a{i}"), f"b{i}") for i in range(len(shape.columns)))
+    ends = statement(
+        "posexplode(array({start}, {end})) AS (which, place)",
+        start=name(f"a{places.start}"),
+        end=name(f"a{places.end}"),
+    )
+    both = old.selectExpr(*images("a", shape, old.columns)).selectExpr("*", ends).where("place IS NOT NULL")
+    return both.selectExpr(
+        *[name(f"a{i}") for i in range(len(shape.columns))],
+        "which = 1 AS deleted",
+        "place",
+        statement("CASE WHEN which = 1 THEN 0 ELSE {rank} END AS standing", rank=number(rank)),
+        "CAST(NULL AS bigint) AS of_commit",
+        "CAST(NULL AS bigint) AS in_commit",
+        statement("CASE WHEN which = 0 THEN {stored} END AS b", stored=stored),
+        "CAST(NULL AS string) AS flaw",
+    )
+
+
+def _folded(points: DataFrame, shape: Shape, places: Places, config: ModelConfig) -> DataFrame:
+    """A row for each place in the order: the version that begins there now, and the stored one that began there.
+
+    One pass over the points of each entity in their order.
+    """
+    entity = listed([name(f"a{i}") for i in places.entity])
+    arrival = statement("PARTITION BY {entity} ORDER BY place, standing, of_commit, in_commit", entity=entity)
+    order = statement("PARTITION BY {entity} ORDER BY place", entity=entity)
+    untracked = struct([(name(f"a{i}"), f"u{i}") for i in places.untracked] or [(Sql("true"), "exists")])
+    tracked = struct([(name(f"a{i}"), f"t{i}") for i in places.tracked] or [(Sql("true"), "exists")])
+    rows = points.selectExpr(
+        "*",
+        statement("NOT (lead(place) OVER ({w}) <=> place) AS wins", w=arrival),
+        statement(
+            "last(b) IGNORE NULLS OVER ({w} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stored", w=arrival
+        ),
+    ).where("wins")
+    taken_over = {f"a{i}": _either(Sql("b IS NULL"), name("stored", f"b{i}"), name(f"a{i}")) for i in places.absent}
+    rows = _replaced(rows, taken_over).selectExpr(
+        "*",
+        statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
+        statement("lag({tracked}) OVER ({w}) AS was", tracked=tracked, w=order),
+        statement("lag({untracked}) OVER ({w}) AS until", untracked=untracked, w=order),
+    )
+    differs = _differ(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name("was", f"t{i}"))
+    rows = rows.withColumn("opens", F.expr(statement("NOT deleted AND (NOT was_alive OR {d})", d=differs)))
+    edge = Sql("CASE WHEN opens OR (deleted AND was_alive) THEN struct(place, until) END")
+    everything = Sql("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+    rows = rows.selectExpr(
+        "*",
+        statement("lead({edge}) IGNORE NULLS OVER ({w}) AS following", edge=edge, w=order),
+        statement("last({untracked}) OVER ({w} {all}) AS newest", untracked=untracked, w=order, all=everything),
+        statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all}) AS last_delete", w=order, all=everything),
+    )
+    return _versions(rows, shape, places, config)
+
+
+def _versions(rows: DataFrame, shape: Shape, places: Places, config: ModelConfig) -> DataFrame:
+    """After and before images of versions, of points that know their next edge and the stored version."""
+    in_place = statement("following IS NULL")
+    kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
+    before = statement("(stored IS NOT NULL AND {start} <=> place)", start=name("stored", f"b{places.start}"))
+    values = {
+        **{
+            f"a{i}": _either(in_place, name("newest", f"u{i}"), name("following", "until", f"u{i}"))
+            for i in places.untracked
+        },
+        f"a{places.start}": name("place"),
+        f"a{places.end}": name("following", "place"),
+        f"a{places.current}": in_place,
+        "has_after": statement("(opens AND {kept}) OR flaw IS NOT NULL", kept=kept),
+        "has_before": before,
+        "ts": Sql("CAST(NULL AS timestamp)"),
+        "seq": statement("CAST(NULL AS {kind})", kind=type_name(shape.sequence_type)),
+    }
+    stored = {f"b{i}": _either(before, name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))}
+    return _replaced(rows, {**values, **stored})
+
+
+def _stored_type(shape: Shape) -> str:
+    return struct_text((f"b{i}", kept.type) for i, kept in enumerate(shape.columns))
+
+
+def _place(shape: Shape, of: str) -> int:
+    return next(i for i, kept in enumerate(shape.columns) if is_named(kept.name, (of,)))
+
+
+def _differ(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
+    return statement("({any})", any=differ((left(i), right(i), shape.columns[i].type) for i in among))
+
+
+def _either(condition: Sql, value: Sql, other: Sql) -> Sql:
+    return statement(
+        "CASE WHEN {condition} THEN {value} ELSE {other} END", condition=condition, value=value, other=other
+    )
+
+
+def _replaced(rows: DataFrame, values: dict[str, Sql]) -> DataFrame:
+    """The same rows with these columns in the place of their own, all computed from the rows as they were."""
+    return rows.withColumns({own: F.expr(value) for own, value in values.items()})

@@ -1,0 +1,14 @@
+{# The versions of a table with history that were valid at a time, an SQL expression; for a `from` clause. #}
+{% macro arctic_as_of(relation, time) -%}
+  {{- return(adapter.arctic_as_of(relation, time)) -}}
+{%- endmacro %}
+
+{# Whether a version, a row of the table with this alias, was valid at a time; for a join or a filter. #}
+{% macro arctic_valid_at(alias, time) -%}
+  {{- return(adapter.arctic_valid_at(alias, time)) -}}
+{%- endmacro %}
+
+{# The current versions of a table with history; for a `from` clause. #}
+{% macro arctic_current(relation) -%}
+  {{- return(adapter.arctic_current(relation)) -}}
+{%- endmacro %}
