@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -57,3 +59,56 @@ def _head(reader: CatalogReader, views: frozenset[TableName], relation: TableNam
         return str(reader.load_table(relation.schema, relation.name).metadata_location)
     except (NoSuchTableError, NoSuchViewError):
         return None
+
+
+class SharedHeads:
+    """One look for several parts of a process: whoever looks anew sees what the others ask for as well.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, reader: CatalogReader, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wanted: dict[str, frozenset[TableName]] = {}
+        self._given: dict[str, _Look] = {}
+        self._newest: _Look | None = None
+
+    def look(self, relations: Collection[TableName]) -> ObservedHeads:
+        """Where these relations stand now; others may be among those of the result. Raises as `observe_heads`."""
+        return self._look_anew(relations).found
+
+    def recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
+        """The same as of at most so many seconds ago, by a look that this part has not been given yet.
+
+        `part` names who asks, and will ask again for the same relations.
+        """
+        asked = frozenset(relations)
+        with self._lock:
+            self._wanted[part] = asked
+            look, given = self._newest, self._given.get(part)
+        if look is None or look is given or not asked <= look.relations or self._clock() - look.at > age_seconds:
+            look = self._look_anew(asked)
+        with self._lock:
+            self._given[part] = look
+        return look.found
+
+    def _look_anew(self, relations: Collection[TableName]) -> _Look:
+        with self._lock:
+            wanted = frozenset(relations).union(*self._wanted.values())
+        began = self._clock()
+        look = _Look(began, wanted, observe_heads(self._reader, wanted))
+        with self._lock:
+            if self._newest is None or self._newest.at <= began:
+                self._newest = look
+        return look
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A look at relations; `at` is when it began."""
+
+    at: float
+    relations: frozenset[TableName]
+    found: ObservedHeads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from typing_extensions import Self
 
-from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.heads import ObservedHeads, observe_heads
 from arctic_runtime.catalog.observe import observe_readable, observe_source, view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
@@ -83,6 +83,7 @@ class Follower:
         prepare: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         is_paused: Callable[[TableName], bool] = lambda _: False,
+        look: Callable[[Collection[TableName]], ObservedHeads] | None = None,
     ) -> None:
         self._reader = reader
         self._refresh = refresh
@@ -90,6 +91,7 @@ class Follower:
         self._warn = warn
         self._clock = clock
         self._is_paused = is_paused
+        self._observe = look or partial(observe_heads, reader)
         self._hurried: deque[TableName] = deque()
         self._thresholds = reader.thresholds.service
         self._workers = ThreadPoolExecutor(threads, "refresh", prepare)
@@ -204,11 +206,11 @@ class Follower:
 
     def _look(self) -> Heads:
         """Where all relations stand that count, views looked into."""
-        found = observe_heads(self._reader, self._relations)
+        found = self._observe(self._relations)
         while self._readings.resolve(found.heads, found.views):
             self._is_arranged = False
             self._relations = self._readings.relations()
-            found = observe_heads(self._reader, self._relations)
+            found = self._observe(self._relations)
         return found.heads
 
     def _poll(self) -> None:

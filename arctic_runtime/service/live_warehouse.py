@@ -72,7 +72,7 @@ class LiveWarehouse:
         self._upkeep = upkeep
         self._board = board
         self._limits = reader.thresholds.service
-        self._observed = ObservedTables(reader)
+        self._observed = ObservedTables(reader, around.heads)
         self._operations = ThreadPoolExecutor(self._limits.operations, "operation")
         self._lock = threading.RLock()
         self._refreshing: dict[TableName, Refreshing] = {}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.heads import SharedHeads
 from arctic_runtime.catalog.observe import observe_model, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
@@ -48,8 +48,9 @@ class ObservedTable:
 class ObservedTables:
     """Tables by their names; `look` reads those anew that have moved since the look before."""
 
-    def __init__(self, reader: CatalogReader) -> None:
+    def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
+        self._look = heads
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
         self.readable: frozenset[TableName] = frozenset()
@@ -62,7 +63,8 @@ class ObservedTables:
         """
         names = {*models, *others}
         relations = {name: _relations(name, models.get(name)) for name in names}
-        heads = observe_heads(self._reader, {of for found in relations.values() for of in found}).heads
+        age = self._reader.thresholds.service.poll_seconds
+        heads = self._look.recent("tables", {of for found in relations.values() for of in found}, age).heads
         moved = {
             name
             for name, of in relations.items()

@@ -232,6 +232,7 @@ class Service:
             self._told.say,
             project.prepare_thread,
             is_paused=around.waits,
+            look=around.heads.look,
         )
         parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
         parts |= {"schedules": partial(self._timetable.run, term.over), "tests": partial(self._tests.run, term.over)}

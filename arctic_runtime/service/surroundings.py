@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
 from arctic_runtime.catalog.observe import view_sql
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused
@@ -22,6 +22,7 @@ class Surroundings:
 
     def __init__(self, reader: CatalogReader) -> None:
         self._reader = reader
+        self.heads = SharedHeads(reader)
         self._lock = threading.Lock()
         self._writing: set[TableName] = set()
         self.models: Mapping[TableName, Model] = {}
@@ -86,10 +87,14 @@ class Surroundings:
         if self._read is None or self._read[0] is not followed:
             self._read = (followed, Readings(followed, partial(view_sql, self._reader)))
         readings = self._read[1]
-        found = observe_heads(self._reader, readings.relations())
+        found = self._stand(readings)
         while readings.resolve(found.heads, found.views):
-            found = observe_heads(self._reader, readings.relations())
+            found = self._stand(readings)
         return {table: of.tables - {table} for table, of in readings.of.items()}
+
+    def _stand(self, readings: Readings) -> ObservedHeads:
+        age = self._reader.thresholds.service.poll_seconds
+        return self.heads.recent("reads", readings.relations(), age)
 
 
 def named(name: str, tables: Collection[TableName]) -> list[TableName]:
