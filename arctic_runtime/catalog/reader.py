@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
     from pyiceberg.view.metadata import ViewMetadata
 
@@ -73,6 +75,8 @@ class CatalogReader:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self._opening = threading.Lock()
+        self._reading = threading.Lock()
+        self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
 
     @property
     def thresholds(self) -> Thresholds:
@@ -198,29 +202,42 @@ class CatalogReader:
         from pydantic import ValidationError
         from pyiceberg.exceptions import ValidationError as MetadataError
 
+        if self._is_sql:
+            return self._load_table_of_sql(namespace, name)
         try:
             return self.catalog.load_table((namespace, name))
         except (ValidationError, MetadataError) as error:
-            if self._is_sql:
-                return self._table_of_foreign_types(namespace, name)
             raise CatalogError(
                 f"{namespace}.{name} can't be read without Spark.\n  expected: columns of types that pyiceberg knows\n"
                 f"  found: {_unread(error)}\n"
                 "  what to do: read it through a table or an Iceberg view without that column"
             ) from error
 
-    def _table_of_foreign_types(self, namespace: str, name: str) -> Table:
+    def _load_table_of_sql(self, namespace: str, name: str) -> Table:
         from pyiceberg.exceptions import NoSuchTableError
         from pyiceberg.io import load_file_io
         from pyiceberg.table import Table
-        from pyiceberg.table.metadata import TableMetadataUtil
 
         location = self._metadata_location(namespace, name, ("TABLE", None))
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = TableMetadataUtil.parse_obj(readable(json.loads(self._metadata_text(location))))
+        metadata = self._table_metadata(location)
         file_io = load_file_io({**self.catalog.properties, **metadata.properties}, location)
         return Table((namespace, name), metadata, location, file_io, self.catalog)
+
+    def _table_metadata(self, location: str) -> TableMetadata:
+        """A metadata file, which never changes: those that were read last are kept."""
+        with self._reading:
+            known = self._metadata.pop(location, None)
+            if known is not None:
+                self._metadata[location] = known
+                return known
+        metadata = _parsed(self._metadata_text(location))
+        with self._reading:
+            self._metadata[location] = metadata
+            while len(self._metadata) > self.thresholds.engine.kept_metadata:
+                self._metadata.popitem(last=False)
+        return metadata
 
     def _view_metadata(self, namespace: str, name: str) -> ViewMetadata:
         if self._is_sql:
@@ -369,6 +386,18 @@ _CURES = (
     ("Permission denied", "Check the permissions of the warehouse."),
     ("unable to open", "Check that the warehouse exists and that this user may write to it."),
 )
+
+
+def _parsed(text: bytes) -> TableMetadata:
+    """A table's metadata; columns of types that pyiceberg does not know get one that `foreign_types` knows."""
+    from pydantic import ValidationError
+    from pyiceberg.exceptions import ValidationError as MetadataError
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    try:
+        return TableMetadataUtil.parse_raw(text.decode())
+    except (ValidationError, MetadataError):
+        return TableMetadataUtil.parse_obj(readable(json.loads(text)))
 
 
 def spark_type(iceberg_type: IcebergType) -> str:

@@ -1,4 +1,4 @@
-"""Commits, reports, and Spark itself."""
+"""Commits, reports, Spark and the catalog."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class ReportThresholds:
 
 @dataclass(frozen=True)
 class EngineThresholds:
-    """Starting, reaching and stopping Spark."""
+    """Starting, reaching and stopping Spark, and reading the catalog."""
+
+    kept_metadata: int = 64
+    """Metadata files of tables that are kept as they were read: one of 200 snapshots takes a megabyte."""
 
     session_idle_seconds: float = 600.0
     """A session that was not used for longer is not used again: a server forgets it after an hour."""

@@ -1,0 +1,57 @@
+"""Reading tables of a catalog in a database: a metadata file never changes, so it is read once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CatalogError
+from tests.thresholds import changed
+
+
+@pytest.fixture
+def reader(writing: Any, tmp_path: Path) -> CatalogReader:
+    """A reader that keeps one metadata file, of a catalog with the tables `a` and `b`."""
+    warehouse = writing.warehouse(tmp_path)
+    for name in ("a", "b"):
+        warehouse.create(name)
+    profile = warehouse.reader.profile
+    return CatalogReader(replace(profile, thresholds=changed(profile.thresholds, engine={"kept_metadata": 1})))
+
+
+def remove(location: str) -> None:
+    Path(location.removeprefix("file://")).unlink()
+
+
+def test_a_table_that_has_not_moved_is_not_read_again(reader: CatalogReader) -> None:
+    first = reader.load_table("dwd", "a")
+    remove(first.metadata_location)
+    assert reader.load_table("dwd", "a").metadata == first.metadata
+
+
+def test_a_table_that_has_moved_is_read_anew(reader: CatalogReader) -> None:
+    first = reader.load_table("dwd", "a")
+    reader.load_table("dwd", "a").append(pa.table({"id": pa.array([1], pa.int64()), "note": ["x"]}))
+    assert first.current_snapshot() is None
+    assert reader.load_table("dwd", "a").current_snapshot() is not None
+
+
+def test_only_the_metadata_read_last_is_kept(reader: CatalogReader) -> None:
+    first = reader.load_table("dwd", "a")
+    reader.load_table("dwd", "b")
+    remove(first.metadata_location)
+    with pytest.raises(CatalogError, match=r"load table dwd\.a"):
+        reader.load_table("dwd", "a")
+
+
+def test_a_commit_by_a_loaded_table_leaves_what_others_loaded(reader: CatalogReader) -> None:
+    one, other = reader.load_table("dwd", "a"), reader.load_table("dwd", "a")
+    with one.transaction() as change:
+        change.set_properties(note="x")
+    assert "note" not in other.properties
+    assert reader.load_table("dwd", "a").properties["note"] == "x"
