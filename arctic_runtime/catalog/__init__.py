@@ -15,4 +15,5 @@ __all__ = [
     "reader",
     "removals",
     "service_table",
+    "sqlite_file",
 ]

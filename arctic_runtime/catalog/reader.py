@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog.foreign_types import foreign_name, readable
+from arctic_runtime.catalog.sqlite_file import follow_file
 from arctic_runtime.effects import Engine, Failure, effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.types import array_text, map_text, struct_text
@@ -178,7 +179,11 @@ class CatalogReader:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
         if self.profile.sqlite_file is not None and not self.profile.sqlite_file.exists():
             prepare_warehouse(self.profile)
-        return self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+        opened: Any = self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+        if self.profile.sqlite_file is not None:
+            follow_file(opened.engine, self.profile.sqlite_file)
+        catalog: Catalog = opened
+        return catalog
 
     @property
     def _is_sql(self) -> bool:

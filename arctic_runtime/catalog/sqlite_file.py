@@ -1,0 +1,42 @@
+"""Connections to an SQLite database that follow its file: one that was moved away, or replaced, is not used further."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+
+def follow_file(engine: Any, file: Path) -> None:
+    """Makes an engine of SQLAlchemy use only connections to the file that is there now, and create none.
+
+    Without this a connection goes on with a file that nobody sees any more. One that is opened while the file is away
+    makes an empty database in its place, and stays connected to that when the file is back.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.exc import DisconnectionError
+
+    def connecting(*_: object) -> None:
+        if not file.exists():
+            raise sqlite3.OperationalError(f"unable to open database file: there is no {file}")
+
+    def connected(_: object, record: Any) -> None:
+        record.info["file"] = _identity(file)
+
+    def checked_out(_: object, record: Any, __: object) -> None:
+        now = _identity(file)
+        if now is None or record.info.setdefault("file", now) != now:
+            raise DisconnectionError(f"{file} is another file by now")
+
+    event.listen(engine, "do_connect", connecting)
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "checkout", checked_out)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Device and number of a file; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
