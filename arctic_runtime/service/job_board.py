@@ -80,7 +80,7 @@ class JobBoard:
             if job is None:
                 return None
             now = datetime.now(timezone.utc)
-            seconds = (now - job.began_at).total_seconds() if job.began_at else 0.0
+            seconds = max(0.0, (now - job.began_at).total_seconds()) if job.began_at else 0.0
             lines = (*job.lines, *outcome.pop("lines", ()))[-self._thresholds.job_lines :]
             job = replace(job, state=state, ended_at=now, seconds=seconds, lines=lines, **outcome)
             self._ended.append(job)

@@ -185,7 +185,9 @@ class Service:
         """Waits for the lease; False where the service is stopped meanwhile."""
         while not self._stopping.is_set():
             try:
+                self._table.ensure()
                 other = self._lease.take()
+                self._around.paused = self._table.paused()
                 self.live.set_error("lease", "")
             except ArcticError as error:
                 self.live.set_error("lease", str(error))
@@ -213,7 +215,6 @@ class Service:
             if self._stopping.is_set():
                 return
             self.live.change_state(role="leads", leader="")
-            self._around.paused = self._table.paused()
             with self._lease.kept(lost):
                 self._work(term)
         finally:

@@ -137,10 +137,10 @@ class Timetable:
         self._failures.pop(of.name, None)
         self._retry_at.pop(of.name, None)
         self._set_error(_part(of.name), "")
-        self._times.note_run({of.name: began})
         assert self._last is not None
         self._last[of.name] = began
         self._ended(of.table)
+        self._times.note_run({of.name: began})
         return True
 
     def _failed(self, of: Scheduled, number: str, message: str) -> None:

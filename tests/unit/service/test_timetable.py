@@ -207,6 +207,22 @@ def test_a_catalog_that_does_not_answer_ends_nothing() -> None:
     assert shop.kept == {"daily": shop.now.timestamp()}
 
 
+def test_a_run_whose_end_can_not_be_noted_is_not_repeated_by_the_service_that_saw_it() -> None:
+    shop = Shop([scheduled("daily")])
+    service = shop.service()
+    service.look()
+    shop.now = SIX
+
+    def away(_: Mapping[str, float]) -> None:
+        raise ConfigError("the catalog does not answer")
+
+    shop.note_run = away  # type: ignore[method-assign]
+    with pytest.raises(ConfigError):
+        service.look()
+    service.look()
+    assert shop.asked() == ["daily"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "daily", "@daily", "61 * * * *", "0 0 30 2 *", "0 6 * *", "0 0 6 * * *", 6, None, "0 6 * * noday"]
 )

@@ -1,0 +1,224 @@
+"""Services over a catalog on disk, without Spark: who leads, and what happens where the catalog or its lease goes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
+from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.live import TableOverview
+from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.task import Done, Task
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from arctic_runtime.spark.refresh.planning import Outcome
+from tests.thresholds import changed
+
+OFTEN = {
+    "poll_seconds": 0.05,
+    "look_share": 1.0,
+    "retry_seconds": 0.05,
+    "retry_doublings": 1,
+    "lease_poll_seconds": 0.05,
+    "lease_seconds": 3.0,
+    "lease_renewal_seconds": 0.1,
+}
+LEFT = TableName("lake", "dwd", "left")
+
+
+@dataclass
+class Project:
+    """One model over a table, each refresh of which commits a row; `refreshes` has who made them."""
+
+    warehouse: Any
+    name: str
+    refreshes: list[str] = field(default_factory=list)
+    disk_is_full: threading.Event = field(default_factory=threading.Event)
+    threads: int = 1
+
+    def changed(self) -> bool:
+        return False
+
+    def load(self) -> None:
+        return None
+
+    def followed(self) -> Sequence[FollowedModel]:
+        return [FollowedModel(Model(LEFT, "select id, note from a", ModelConfig(("id",))), "left")]
+
+    def refresh(self, task: Task) -> Done:
+        if task.has_news:
+            if self.disk_is_full.is_set():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.warehouse.append("left", [(1, "x")])
+            self.refreshes.append(self.name)
+        return Done(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
+
+    def prepare_thread(self) -> None:
+        """Nothing to do without dbt."""
+
+    def models(self) -> Sequence[Model]:
+        return [of.model for of in self.followed()]
+
+    def maintained(self) -> Sequence[Maintained]:
+        return ()
+
+    def scheduled(self) -> Sequence[Scheduled]:
+        return ()
+
+    def run_scheduled(self, name: str) -> str:
+        raise AssertionError(name)
+
+    def tested(self) -> Collection[TableName]:
+        return ()
+
+    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+        raise AssertionError(table)
+
+    def expected(self) -> Collection[TableName]:
+        return ()
+
+
+@dataclass
+class Shop:
+    """A warehouse, and the services over it, each as a process of its own would have it."""
+
+    warehouse: Any
+    refreshes: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    disk_is_full: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def serving(self, name: str) -> Iterator[Service]:
+        profile = self.warehouse.profile
+        reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
+        project = Project(self.warehouse, name, self.refreshes, self.disk_is_full)
+        table = ServiceTable("dwd", reader)
+        service = Service(project, reader, SessionPool(profile), table, ServeSettings(), told=Told(self.said.append))
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            yield service
+        finally:
+            service.stop()
+            thread.join(30)
+            assert not thread.is_alive()
+
+    def move(self) -> None:
+        self.warehouse.append("a", [(1, "x")])
+
+    def follows(self, by: str) -> None:
+        """A new row is followed, by this service."""
+        before = len(self.refreshes)
+        self.move()
+        until(lambda: len(self.refreshes) > before)
+        assert set(self.refreshes[before:]) == {by}
+
+
+@pytest.fixture
+def shop(writing: Any, tmp_path: Path) -> Shop:
+    warehouse = writing.warehouse(tmp_path)
+    for name in ("a", "left"):
+        warehouse.create(name)
+    return Shop(warehouse)
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold"
+        time.sleep(0.02)
+
+
+def test_one_service_leads_and_the_other_goes_on_where_it_ends(shop: Shop) -> None:
+    with shop.serving("second") as second:
+        with shop.serving("first") as first:
+            until(lambda: {first.live.state().role, second.live.state().role} == {"leads", "stands_by"})
+            leader = "first" if first.live.state().role == "leads" else "second"
+            shop.follows(by=leader)
+        until(lambda: second.live.state().role == "leads")
+        shop.follows(by="second")
+
+
+def test_a_lease_that_somebody_dropped_is_made_again_and_nothing_ends(shop: Shop) -> None:
+    with shop.serving("first") as first:
+        until(lambda: first.live.state().role == "leads")
+        shop.warehouse.reader.catalog.drop_table(("dwd", SERVICE_TABLE))
+        shop.follows(by="first")
+        with shop.serving("second") as second:
+            until(lambda: second.live.state().role == "leads")
+            until(lambda: first.live.state().role == "stands_by")
+            shop.follows(by="second")
+
+
+def test_a_full_disk_fails_refreshes_and_signs_of_life_and_ends_nothing(shop: Shop) -> None:
+    refused: list[str] = []
+
+    def write(name: str, action: Callable[[], Any]) -> Any:
+        if shop.disk_is_full.is_set():
+            refused.append(name)
+            raise CatalogError(os.strerror(errno.ENOSPC))
+        return action()
+
+    with failpoint(write), shop.serving("first") as first:
+        until(lambda: first.live.state().role == "leads")
+        shop.follows(by="first")
+        shop.disk_is_full.set()
+        shop.move()
+        until(lambda: refused.count("service.commit") > 1)
+        until(lambda: "No space left on device" in (first.live.table("left") or no_table()).error)
+        before = len(shop.refreshes)
+        shop.disk_is_full.clear()
+        until(lambda: len(shop.refreshes) > before)
+        until(lambda: not (first.live.table("left") or no_table()).error)
+        assert first.live.state().role == "leads"
+
+
+def no_table() -> TableOverview:
+    return TableOverview(LEFT, "model", "missing", 0)
+
+
+@pytest.mark.parametrize("away", ["moved", "renamed"])
+def test_a_catalog_that_is_away_is_told_and_waited_for_by_all(shop: Shop, tmp_path: Path, away: str) -> None:
+    file, elsewhere = shop.warehouse.profile.sqlite_file, tmp_path / "elsewhere"
+    with shop.serving("first") as first, shop.serving("second") as second:
+        until(lambda: "leads" in (first.live.state().role, second.live.state().role))
+        (move_file if away == "moved" else rename_table)(file, elsewhere)
+        until(lambda: first.live.state().errors.get("catalog") and second.live.state().errors.get("catalog"))
+        (move_file if away == "moved" else rename_table)(elsewhere, file)
+        until(lambda: not first.live.state().errors and not second.live.state().errors)
+        before = len(shop.refreshes)
+        shop.move()
+        until(lambda: len(shop.refreshes) > before)
+
+
+def move_file(file: Path, to: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        if Path(f"{file}{end}").exists():
+            Path(f"{file}{end}").replace(f"{to}{end}")
+
+
+def rename_table(file: Path, to: Path) -> None:
+    """The table of the catalog is called as a file is, for as long as it is away."""
+    names = {"catalog.db": "iceberg_tables", "elsewhere": "elsewhere"}
+    there = file if file.name == "catalog.db" else to
+    with closing(sqlite3.connect(there, timeout=30)) as database, database:
+        database.execute(f"alter table {names[file.name]} rename to {names[to.name]}")
