@@ -12,6 +12,7 @@ __all__ = [
     "ingestion",
     "key",
     "layout",
+    "merge_columns",
     "names",
     "placement",
     "properties",

@@ -94,6 +94,8 @@ class ModelConfig:
     sequence_by: str | None = None
     delete_when: str | None = None
     on_match: OnMatch = "replace"
+    merge_columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns → one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
     exclude_columns: tuple[str, ...] = ()
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     history: History = "none"

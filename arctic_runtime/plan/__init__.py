@@ -12,6 +12,7 @@ __all__ = [
     "configure",
     "cost",
     "decide",
+    "event_columns",
     "expiry",
     "fingerprint",
     "hash_trees",

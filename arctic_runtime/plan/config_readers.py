@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
 from arctic_runtime.model.layout import MAX_NODES
+from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.table import Transform, Unit
 
 _SMALLEST_FILE = 2**20
@@ -132,6 +134,29 @@ def read_renamed(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for of in value.items() for name in of):
         raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
     return dict(value)
+
+
+def read_merge_columns(key: str, value: Any) -> dict[str, str]:
+    """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    if not pairs or not all(isinstance(text, str) and text.strip() for pair in pairs for text in pair):
+        raise ConfigError(f"`{key}` must be a mapping of columns to functions; found {value!r}")
+    return {name: _merge_function(f"`{key}` of `{name}`", of.strip()) for name, of in pairs}
+
+
+def _merge_function(where: str, text: str) -> str:
+    if text.lower() in FUNCTIONS:
+        return text.lower()
+    try:
+        check_merge_expression(text)
+    except ConfigError as error:
+        close = difflib.get_close_matches(text.lower(), FUNCTIONS, n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        raise ConfigError(
+            f"{where} must be one of {', '.join(FUNCTIONS)}, or an SQL expression over `old.column` and `new.column`; "
+            f"found: {error}{hint}"
+        ) from error
+    return text
 
 
 def read_properties(key: str, value: Any) -> dict[str, str]:

@@ -20,6 +20,7 @@ from arctic_runtime.model.table import (
 from arctic_runtime.plan.config_readers import (
     read_file_size,
     read_flag,
+    read_merge_columns,
     read_names,
     read_nodes,
     read_properties,
@@ -154,6 +155,18 @@ CONFIGURATION = (
         "`replace`",
         ("changes, if the key exists: store the new row; store its columns that are not null; or keep the old row"),
         read=reader_of(OnMatch),
+        needs_changes=True,
+    ),
+    ConfigKey(
+        "merge_columns",
+        "mapping of columns to functions",
+        "none",
+        (
+            "changes: how single columns take values from events: `sum`, `max`, `min`, `first`, `last`, "
+            "`last_non_null`, `union`, or an SQL expression over `old.column` and `new.column`. See [merge "
+            "functions](concepts.md#merge-functions)"
+        ),
+        read=read_merge_columns,
         needs_changes=True,
     ),
     ConfigKey(

@@ -9,6 +9,7 @@ from typing import Any
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import HISTORY_COLUMNS, RESERVED, VALID_FROM, same_name
 from arctic_runtime.model.layout import TARGET_PROPERTY
+from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
 from arctic_runtime.plan.configuration import CONFIGURATION, KEYS
 
@@ -143,6 +144,19 @@ def _input_changelog(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield f"`changelog: input` never looks at the old row, which `on_match: {config.on_match}` needs"
 
 
+def _merge_functions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    names = [name.lower() for name in config.merge_columns]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"`merge_columns` names `{name}` more than once"
+    for name, function in config.merge_columns.items():
+        if _is_among(name, (*config.primary_key, *config.exclude_columns)):
+            yield f"`merge_columns` names `{name}`, which is in `primary_key` or `exclude_columns`"
+        if function not in COMMUTATIVE and config.sequence_by is None:
+            yield f"`merge_columns: {name}: {function}` depends on the order of events; it needs `sequence_by`"
+    if config.merge_columns and config.changelog == "input":
+        yield "`changelog: input` never looks at the old row, which `merge_columns` needs"
+
+
 def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.input == "changes" and config.refresh != "auto":
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
@@ -165,6 +179,8 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield "`history: scd2` with `input: changes` needs `sequence_by`: its values are the times in `_valid_from`"
     if config.on_match != "replace":
         yield f"`history: scd2` needs events with whole rows; `on_match: {config.on_match}` takes a part of a row"
+    if config.merge_columns:
+        yield "`history: scd2` needs events with whole rows; `merge_columns` makes them of several events"
     if config.changelog == "input":
         yield "`history: scd2` looks up the stored versions of a row, which `changelog: input` never does"
     renamed = (name for pair in config.renamed_columns.items() for name in pair)
@@ -200,6 +216,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _renamed_layout,
     _changes_only,
     _input_changelog,
+    _merge_functions,
     _refresh_of_changes,
     _history_alone,
     _history,

@@ -78,9 +78,9 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
         ("contract", model.not_null),
     ):
         for name in names:
-            _require(model, stored, key, name)
+            require(model, stored, key, name)
     for name in (*config.exclude_columns, *filter(None, (config.sequence_by,))):
-        _require(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
+        require(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
     for name in config.primary_key:
         _check_type(model, stored, name, NOT_KEYS, "can't be part of a primary key")
     if config.hash_key:
@@ -201,7 +201,8 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
         )
 
 
-def _require(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
+def require(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
+    """Raises ConfigError where a column that a key of the configuration names is not among those of the query."""
     if find_column(columns, name) is None:
         raise ConfigError(
             f"{model.table}: `{key}` names column `{name}`, which the query does not have.\n"

@@ -16,7 +16,7 @@ from arctic_runtime.model.columns import POSITION, TIMESTAMP, same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.refresh.diff import event_changes, images, key_images, unsent_flag
+from arctic_runtime.spark.refresh.diff import event_changes, fill, images, key_images, unsent_flag
 from arctic_runtime.spark.refresh.events import net_events
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
@@ -92,13 +92,13 @@ def change_rows(
     only = _keys(context, events, counted.rows + counted.moved)
     base = base_rows(spark, context.model, state, only)
     unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
-    return event_changes(net, base, unmerged, shape, "fill" if fills else "replace", False)
+    return event_changes(net, base, unmerged, shape, False, fill if fills else None)
 
 
 def _model(model: Model) -> Model:
     """The model with the configuration by which decoded events are folded."""
-    config = replace(model.config, input="changes", delete_when=IS_DELETE, sequence_by=None, on_match="replace")
-    return replace(model, config=config)
+    plain = replace(model.config, sequence_by=None, on_match="replace", merge_columns={})
+    return replace(model, config=replace(plain, input="changes", delete_when=IS_DELETE))
 
 
 def sound_rows(decoded: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, source_statistics, without_aggregate_state
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments, late, row_versions, semi_join_reducers
+from arctic_runtime.spark.refresh import events, increments, late, retractions, row_versions, semi_join_reducers
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
     event_changes,
@@ -292,6 +292,7 @@ class Computation:
         found = events.profile(model, query, self.shape.sequence_type, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
+        retractions.check(model, query, found.retracted, found.untold, events.is_delete(model))
         folded = self._version_rows if model.config.has_history else self._net_rows
         high = found.high_watermark
         summary = RunSummary(
@@ -309,7 +310,7 @@ class Computation:
         """
         model, shape = self.model, self.shape
         newest = self._newest_seen(query, found, last)
-        if model.config.on_match == "replace":
+        if events.is_newest_event(model):
             return events.net_events(model, late.in_order(model, query, newest), shape)
         keys = self._hold(late.late_keys(model, query, newest))
         count = keys.count()
@@ -374,4 +375,4 @@ class Computation:
         only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)
         base = base_rows(spark, model, state, only)
         unmerged = unmerged_changes(spark, model, state, self._thresholds.pruning, only)
-        return event_changes(net, base, unmerged, shape, model.config.on_match, ordered)
+        return event_changes(net, base, unmerged, shape, ordered, events.blend(model))

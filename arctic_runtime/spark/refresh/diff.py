@@ -115,20 +115,20 @@ def event_changes(
     base: DataFrame | None,
     unmerged: DataFrame | None,
     shape: Shape,
-    on_match: str,
     ordered: bool,
+    blend: Callable[[DataFrame, Shape], DataFrame] | None = None,
 ) -> DataFrame:
     """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
 
-    `net` is what `events.net_events` gives, and for `on_match` "fill" the flags of `unsent_flag` besides. Of base and
-    unmerged changes, rows under other keys may be left out.
+    `net` is what `events.net_events` gives. `blend` makes new images of it where old rows have a part in them. Of base
+    and unmerged changes, rows under other keys may be left out.
     Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
     `_before`: an older event of that key may still arrive, and must lose.
     """
     looked_up = _look_up(net, base, unmerged, shape)
-    joined = _ON_MATCH[on_match](looked_up, shape).withColumn(_HAS_AFTER, ~F.col("deleted"))
-    found = _keep_what_is_not_given(joined, shape)
-    flaw = _unsent_flaw(found, shape) if on_match == "fill" else _contract_flaw(shape)
+    blended = blend(looked_up, shape) if blend else looked_up
+    found = _keep_what_is_not_given(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
+    flaw = _unsent_flaw(found, shape) if blend is fill else _contract_flaw(shape)
     return _emit(found, shape, flaw, Sql("true" if ordered else "false"))
 
 
@@ -138,7 +138,7 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
     Like `event_changes`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
     """
     if old is None:
-        return event_changes(net, None, None, shape, "replace", ordered)
+        return event_changes(net, None, None, shape, ordered)
     before = old.selectExpr(*images("b", shape, old.columns), _yes(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
     last = marks.latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
@@ -177,29 +177,8 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     return both.withColumns({**replaced, _HAS_BEFORE: alive})
 
 
-def _replace(joined: DataFrame, shape: Shape) -> DataFrame:
-    return joined
-
-
-def _update(joined: DataFrame, shape: Shape) -> DataFrame:
-    blend = F.col(_HAS_BEFORE) & ~F.col("reset")
-    return joined.withColumns(
-        {
-            f"a{i}": F.when(blend, F.coalesce(F.col(f"a{i}"), F.col(f"b{i}"))).otherwise(F.col(f"a{i}"))
-            for i in range(len(shape.columns))
-        }
-    )
-
-
-def _ignore(joined: DataFrame, shape: Shape) -> DataFrame:
-    keep = F.col(_HAS_BEFORE) & ~F.col("reset")
-    return joined.withColumns(
-        {f"a{i}": F.when(keep, F.col(f"b{i}")).otherwise(F.col(f"a{i}")) for i in range(len(shape.columns))}
-    )
-
-
-def _fill(joined: DataFrame, shape: Shape) -> DataFrame:
-    """A value that no event sent, as the flags of `unsent_flag` say, is that of the old row."""
+def fill(joined: DataFrame, shape: Shape) -> DataFrame:
+    """How net events with the flags of `unsent_flag` meet rows: a value that no event sent is that of the old row."""
     unsent = [i for i in range(len(shape.columns)) if unsent_flag(i) in joined.columns]
     kept = F.col(_HAS_BEFORE) & ~F.col("reset")
     return joined.withColumns(
@@ -223,9 +202,6 @@ def _unsent_flaw(joined: DataFrame, shape: Shape) -> Sql:
         flaw=text(UNSENT_VALUE),
         contract=_contract_flaw(shape),
     )
-
-
-_ON_MATCH = {"replace": _replace, "update": _update, "ignore": _ignore, "fill": _fill}
 
 
 def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO) -> DataFrame:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
@@ -16,6 +17,7 @@ from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, 
 from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.refresh import merging, replay, retractions
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
@@ -28,7 +30,8 @@ class Profile:
     """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes them.
 
     `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
-    all.
+    all. `retracted` are events that take back what a row of the source said before, and `untold` changes of the source
+    of which that is not known.
     """
 
     events: int
@@ -38,6 +41,8 @@ class Profile:
     oldest: str | None
     oldest_late: str | None
     high_watermark: str | None
+    retracted: int = 0
+    untold: int = 0
 
 
 def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -113,6 +118,7 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
         marks.written(F.min(sequence), seq_type).alias("oldest"),
         marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
         marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
+        *retractions.counts(events),
     ).collect()[0]
     return Profile(**row.asDict())
 
@@ -163,26 +169,52 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """One row per key: the image that its events leave behind.
 
     Columns: a0, a1, … for the table's, `deleted` (the last event deleted the row), `reset` (some event deleted it, so
-    the old row must not shine through), `ts` (null where the run's time is taken), `seq` and `flaw`.
+    the old row must not shine through), `ts` (null where the run's time is taken), `seq` and `flaw`; and what `blend`
+    needs, where more than the newest event makes a row.
     """
     config = model.config
-    is_delete = F.coalesce(F.expr(config.delete_when), F.lit(False)) if config.delete_when else F.lit(False)
     stamp = column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
     sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
     order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
     marked = events.select(
         *map(F.expr, images("a", shape, events.columns)),
-        is_delete.alias("deleted"),
+        is_delete(model).alias("deleted"),
         stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
+        retractions.sign(events).alias("sign"),
         F.struct(*order).alias("order"),
+        *map(F.expr, replay.arriving(model)),
     )
-    folded = _FOLDS[config.on_match](marked, shape)
+    folded = _fold(model)(marked, shape)
     return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
 
 
+def _fold(model: Model) -> Callable[[DataFrame, Shape], DataFrame]:
+    if is_newest_event(model):
+        return _fold_replace
+    return partial(replay.collect if replay.is_replayed(model) else merging.fold, model)
+
+
+def blend(model: Model) -> Callable[[DataFrame, Shape], DataFrame] | None:
+    """How net events meet the rows that are there; None where these have no part in what there is now."""
+    if is_newest_event(model):
+        return None
+    return partial(replay.blend if replay.is_replayed(model) else merging.blend, model)
+
+
+def is_newest_event(model: Model) -> bool:
+    """Whether a row is what the newest event of its key says; others follow from several events, or all."""
+    return model.config.on_match == "replace" and not model.config.merge_columns
+
+
+def is_delete(model: Model) -> Expression:
+    """Whether an event deletes its row."""
+    predicate = model.config.delete_when
+    return F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
+
+
 def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:
-    newest = first_of_each(events, key_images(shape), _newest_first(events)).drop("order")
+    newest = first_of_each(events, key_images(shape), _newest_first(events)).drop("order", "sign")
     return newest.withColumn("reset", F.col("deleted"))
 
 
@@ -196,42 +228,6 @@ def _leaves(kind: DataType) -> list[str]:
     if not isinstance(kind, StructType):
         return [""]
     return [f"{field.name}.{leaf}".rstrip(".") for field in kind.fields for leaf in _leaves(field.dataType)]
-
-
-def _fold_update(events: DataFrame, shape: Shape) -> DataFrame:
-    """The newest value of each column that has one."""
-
-    def newest(value: Expression) -> Expression:
-        return F.max_by(value, F.when(value.isNotNull() & ~F.col("deleted"), F.col("order")))
-
-    return _fold_alive(events, shape, newest)
-
-
-def _fold_ignore(events: DataFrame, shape: Shape) -> DataFrame:
-    """The first image."""
-
-    def first(value: Expression) -> Expression:
-        image = F.struct(value.alias("value"))
-        return F.min_by(image, F.when(~F.col("deleted"), F.col("order")))["value"]
-
-    return _fold_alive(events, shape, first)
-
-
-def _fold_alive(events: DataFrame, shape: Shape, pick: Callable[[Expression], Expression]) -> DataFrame:
-    """Folds the events after the last delete of each key, every column by `pick`."""
-    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
-    since = events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
-    in_key = [shape.is_key(kept.name) for kept in shape.columns]
-    return since.groupBy(*key_images(shape)).agg(
-        *[pick(F.col(f"a{i}")).alias(f"a{i}") for i, is_key in enumerate(in_key) if not is_key],
-        F.bool_and("deleted").alias("deleted"),
-        F.bool_or("deleted").alias("reset"),
-        F.max_by("ts", "order").alias("ts"),
-        F.max_by("seq", "order").alias("seq"),
-    )
-
-
-_FOLDS = {"replace": _fold_replace, "update": _fold_update, "ignore": _fold_ignore}
 
 
 def _null_key(model: Model) -> Expression:

@@ -17,12 +17,13 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile
+from arctic_runtime.spark.refresh.retractions import event_rows
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until, with_source_position
+from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until
 
 _NEWEST = "__arctic_seen"
 
@@ -58,7 +59,7 @@ def events_until(
         until = versions.get(str(source))
         rows = read_until(spark, state, until or state.version)
         rows = rows if until else rows.where(F.lit(False))
-        shown = with_source_position(rows) if placed else rows
+        shown = event_rows(model, state, rows, Window(str(source), None, until or state.version), placed)
         shown.createOrReplaceTempView(name(history_view(history, source)))
     sql = with_position(model.sql) if placed else None
     return spark.sql(history_query(history, sql or model.sql))
@@ -109,13 +110,17 @@ def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> N
     found = [reason for reason, is_so in reasons.items() if is_so]
     if found:
         raise DataError(
-            f"{model.table}: late events can't be applied: with `on_match: {model.config.on_match}` "
+            f"{model.table}: late events can't be applied: with {_merging(model)} "
             "a row depends on all events of its key; nothing was written.\n"
             "  expected: the upstreams still have all events of these keys, and no other run wrote these rows\n"
             f"  found: {'; '.join(found)}\n"
             "  what to do: filter late events out in the query, or run with --full-refresh to rebuild the table from "
             "the events that the upstreams still have"
         )
+
+
+def _merging(model: Model) -> str:
+    return "`merge_columns`" if model.config.merge_columns else f"`on_match: {model.config.on_match}`"
 
 
 def _sequence(model: Model) -> Expression:

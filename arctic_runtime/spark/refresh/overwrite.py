@@ -141,11 +141,12 @@ def _check_model(model: Model) -> None:
             f"  expected: history: none\n  found: history: {config.history}\n"
             "  what to do: write events to the model's source that say what the rows are"
         )
-    if config.input != "changes" or config.sequence_by is None or config.on_match != "replace":
+    if config.input != "changes" or config.sequence_by is None or config.on_match != "replace" or config.merge_columns:
         raise ConfigError(
             f"{model.table}: `--as-of` is not possible for this model.\n"
-            "  expected: input: changes, sequence_by, and on_match: replace\n"
-            f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}\n"
+            "  expected: input: changes, sequence_by, and on_match: replace, without merge_columns\n"
+            f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}"
+            f"{', merge_columns' if config.merge_columns else ''}\n"
             "  what to do: change the rows that the query reads; a table with `input: state` always equals its query"
         )
 

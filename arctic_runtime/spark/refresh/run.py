@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,12 +14,12 @@ from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
-from arctic_runtime.errors import CommitConflict, SourceError
+from arctic_runtime.errors import CommitConflict, ConfigError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import plain_columns
-from arctic_runtime.model.names import TableName, changes_read, changes_view
+from arctic_runtime.model.names import changes_read, changes_view
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
@@ -29,6 +29,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
+from arctic_runtime.plan.event_columns import check_events
 from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
 from arctic_runtime.plan.increment import Upstreams, without_join_hints
 from arctic_runtime.plan.reconcile import stale_branches
@@ -44,6 +45,7 @@ from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.refresh.prepare import prepared
+from arctic_runtime.spark.refresh.retractions import event_rows, retracts
 from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
@@ -61,19 +63,9 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
             raise SourceError(
                 f"{source} has no snapshot, so its changes can't be read.\n  what to do: write to the table first"
             )
-        register_changes(spark, source, state, None, placed=state.format_version >= 3)
-
-
-def register_changes(
-    spark: SparkSession, source: TableName, state: SourceState, window: Window | None, placed: bool
-) -> None:
-    """Makes the temporary view that stands for a source's new rows, all that there are without a window.
-
-    Where `placed`, each row tells its position in the source.
-    """
-    rows = appended(spark, state, window or Window(str(source), None, state.version))
-    shown = with_source_position(rows) if placed else rows
-    shown.createOrReplaceTempView(name(changes_view(source)))
+        rows = appended(spark, state, Window(str(source), None, state.version))
+        shown = with_source_position(rows) if state.format_version >= 3 else rows
+        shown.createOrReplaceTempView(name(changes_view(source)))
 
 
 class Refresh:
@@ -190,6 +182,7 @@ class Refresh:
             columns = columns_of(query)
             stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
+            check_events(self.model, columns, stored)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
             sequence_type = events.sequence_type(self.model, columns)
@@ -334,9 +327,23 @@ class QueryInputs:
                     f"{self.model.table}: {source} has no snapshot, so its changes can't be read.\n"
                     "  what to do: write to the table first"
                 )
-            register_changes(spark, source, state, windows.get(str(source)), is_placed)
+            window = windows.get(str(source)) or Window(str(source), None, state.version)
+            rows = appended(spark, state, window)
+            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
         placed = with_position(self.model.sql) if self.model.config.input == "changes" and is_placed else None
+        if placed is None:
+            self._check_retractions(states.values())
         return spark.sql(placed or self.model.sql)
+
+    def _check_retractions(self, states: Iterable[SourceState | None]) -> None:
+        changed = [str(state.name) for state in states if state is not None and retracts(self.model, state)]
+        if changed:
+            raise ConfigError(
+                f"{self.model.table}: `merge_columns` over {', '.join(changed)} needs to know by which change each "
+                "event came, so that an update counts as its new row less its old one.\n"
+                "  expected: a plain select from one changes(…), without `select *`, `with`, grouping, `distinct` or "
+                "`limit`\n  what to do: write the query so, and join or group in a model before or behind it"
+            )
 
 
 def _begun(decision: Decision) -> RunSummary:

@@ -26,6 +26,7 @@ SURFACE_OF_IVM = (
     "frontend.analyse",
     "frontend.checks",
     "frontend.functions",
+    "frontend.merge_expressions",
     "frontend.reads",
     "outline",
     "render",

@@ -1,0 +1,30 @@
+"""The functions by which a column of a row takes values from events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from arctic_runtime.model.columns import same_name
+
+COMMUTATIVE: Final = ("sum", "max", "min", "union")
+"""Functions whose result is the same in whatever order the events of a key are read."""
+
+BY_ORDER: Final = ("first", "last", "last_non_null")
+"""Functions whose result depends on the order of the events of a key."""
+
+FUNCTIONS: Final = (*COMMUTATIVE, *BY_ORDER)
+
+ON_MATCH: Final = {"replace": "last", "update": "last_non_null", "ignore": "first"}
+"""What `on_match` means for each column that has no function of its own."""
+
+
+def function_of(merge_columns: Mapping[str, str], on_match: str, column: str) -> str:
+    """The function of a column, one of `FUNCTIONS` or an SQL expression."""
+    found = (function for name, function in merge_columns.items() if same_name(name, column))
+    return next(found, ON_MATCH[on_match])
+
+
+def expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns that have an SQL expression, with it."""
+    return {name: function for name, function in merge_columns.items() if function not in FUNCTIONS}

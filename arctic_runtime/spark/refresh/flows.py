@@ -1,0 +1,121 @@
+"""Rows of which several flows of events each bring some columns, every flow in an order of its own.
+
+The table stores the place in its order up to which a flow has written a row, so an event is late if the row has a
+later place of the same flow, whatever other flows did meanwhile. No earlier event is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import POSITION, same_name
+from arctic_runtime.model.merge_columns import COMMUTATIVE
+from arctic_runtime.model.shape import Shape, is_named
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement
+from arctic_runtime.spark.refresh import merging
+from arctic_runtime.spark.refresh.diff import key_images, struct
+from arctic_runtime.spark.tables.frames import all_of, column, examples
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Where a flow's columns are among those of the table: its place in the order, and the others."""
+
+    number: int
+    sequence: int
+    columns: tuple[int, ...]
+
+    @property
+    def newest(self) -> str:
+        return f"flow{self.number}"
+
+
+def _flows(model: Model, shape: Shape) -> Iterator[_Flow]:
+    places = {of.name.lower(): i for i, of in enumerate(shape.columns)}
+    for number, (sequence, columns) in enumerate(model.config.sequence_groups.items()):
+        followed = [of for of in columns if not is_named(of, tuple(model.config.merge_columns))]
+        yield _Flow(number, places[sequence.lower()], tuple(places[of.lower()] for of in followed))
+
+
+def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
+    """One row for each key: of each flow what its newest event says; a delete leaves nulls in the flow's columns."""
+    flows = list(_flows(model, shape))
+    said = events.withColumn(merging.GIVES, ~F.col("deleted") & (F.col("sign") > 0))
+    folded = said.groupBy(*key_images(shape)).agg(
+        *[F.expr(_newest(flow)) for flow in flows],
+        *[F.max(f"a{flow.sequence}").alias(f"a{flow.sequence}") for flow in flows],
+        *[F.expr(aliased(value, f"a{i}")) for i, value in merging.folded(model, shape, COMMUTATIVE).items()],
+        F.lit(False).alias("deleted"),
+        F.lit(False).alias("reset"),
+        F.bool_or(merging.GIVES).alias(merging.GIVES),
+        F.max_by("ts", "order").alias("ts"),
+        F.max("seq").alias("seq"),
+    )
+    values = {f"a{i}": F.col(f"{flow.newest}.a{i}") for flow in flows for i in flow.columns}
+    return folded.withColumns(values).drop(*[flow.newest for flow in flows])
+
+
+def _newest(flow: _Flow) -> Sql:
+    """What the newest event of a flow says; one without a place in the flow's order is none of its events."""
+    place = name(f"a{flow.sequence}")
+    images = [(statement("CASE WHEN NOT deleted THEN {a} END", a=name(f"a{i}")), f"a{i}") for i in flow.columns]
+    newest = statement(
+        "max_by({image}, CASE WHEN {place} IS NOT NULL THEN struct({place}, `order`) END)",
+        image=struct(images or [(Sql("0"), "nothing")]),
+        place=place,
+    )
+    return aliased(newest, flow.newest)
+
+
+def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
+    """What `fold` gives, with the columns of flows that brought nothing, or nothing newer, as they are in the row."""
+    values = merging.blended(model, shape, COMMUTATIVE)
+    for flow in _flows(model, shape):
+        a, b = name(f"a{flow.sequence}"), name(f"b{flow.sequence}")
+        is_late = statement("has_before AND {b} IS NOT NULL AND coalesce({b} > {a}, true)", a=a, b=b)
+        for i in (flow.sequence, *flow.columns):
+            kept = "CASE WHEN {is_late} THEN {b} ELSE {a} END"
+            values[i] = statement(kept, is_late=is_late, a=name(f"a{i}"), b=name(f"b{i}"))
+    return joined.withColumns({f"a{i}": F.expr(value) for i, value in values.items()})
+
+
+def lacks_place(model: Model) -> Expression:
+    """Whether an event belongs to no flow."""
+    return all_of([column(of).isNull() for of in model.config.sequence_groups])
+
+
+def raise_unplaced(model: Model, events: DataFrame, count: int) -> NoReturn:
+    """Raises DataError with some events that belong to no flow."""
+    rows = events.where(lacks_place(model)).limit(3).collect()
+    raise DataError(
+        f"{model.table}: {count} events have a null in every column of `sequence_by` "
+        f"({', '.join(model.config.sequence_groups)}), so they belong to no flow; nothing was written.\n"
+        f"{examples(rows)}"
+        "  what to do: filter them out in the query, or give them a place in the order of their flow"
+    )
+
+
+def check_order(model: Model, events: DataFrame) -> None:
+    """Without positions, raises DataError where two events of a key differ and stand at one place in a flow's order."""
+    if POSITION in events.columns:
+        return
+    key = [column(part) for part in model.config.primary_key]
+    for sequence, columns in model.config.sequence_groups.items():
+        image = F.struct(*[column(of) for of in events.columns if any(same_name(of, own) for own in columns)])
+        found = events.where(column(sequence).isNotNull()).groupBy(*key, column(sequence))
+        ties = found.agg(F.count_distinct(image).alias("different")).where("different > 1").limit(3).collect()
+        if ties:
+            raise DataError(
+                f"{model.table}: events of one key differ but have the same `{sequence}`, and the query does not "
+                f"preserve their position; nothing was written.\n{examples(ties)}"
+                "  what to do: order by a column without ties, or write each part of the query as a plain select from "
+                "one changes(…)"
+            )

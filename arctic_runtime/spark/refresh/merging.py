@@ -1,0 +1,84 @@
+"""Rows merged column by column: what the events of a key leave behind, and how that meets the row that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from typing_extensions import LiteralString
+
+from arctic_runtime.model.merge_columns import function_of
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
+from arctic_runtime.spark.refresh.diff import key_images
+
+GIVES = "gives"
+"""Whether an event says what the row is now; retractions and deletes do not."""
+
+_FOLDED: Mapping[str, LiteralString] = {
+    "last": "max_by(struct({a} AS value), CASE WHEN gives THEN `order` END).value",
+    "last_non_null": "max_by({a}, CASE WHEN gives AND {a} IS NOT NULL THEN `order` END)",
+    "first": "min_by(struct({a} AS value), CASE WHEN gives THEN `order` END).value",
+    "sum": "sum(CASE WHEN NOT deleted THEN {a} * sign END)",
+    "max": "max(CASE WHEN gives THEN {a} END)",
+    "min": "min(CASE WHEN gives THEN {a} END)",
+    "union": (
+        "CASE WHEN count(CASE WHEN gives THEN {a} END) > 0 "
+        "THEN array_sort(array_distinct(flatten(collect_list(CASE WHEN gives THEN {a} END)))) END"
+    ),
+}
+"""Function → the value that the events of a key give, those after its last delete."""
+
+_BLENDED: Mapping[str, LiteralString] = {
+    "last": "CASE WHEN gives THEN {a} ELSE {b} END",
+    "last_non_null": "coalesce({a}, {b})",
+    "first": "{b}",
+    "sum": "coalesce({a} + {b}, {a}, {b})",
+    "max": "greatest({a}, {b})",
+    "min": "least({a}, {b})",
+    "union": "coalesce(array_sort(array_union({a}, {b})), {a}, {b})",
+}
+"""Function → the value of a row that is there, from what its events give (a) and what it has (b)."""
+
+
+def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
+    """The events after the last delete of each key as one row, every column by its function."""
+    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
+    since = events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
+    said = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
+    folded = {i: _typed(_FOLDED[function], i, shape) for i, function in _functions(model, shape).items()}
+    return said.groupBy(*key_images(shape)).agg(
+        *[F.expr(aliased(value, f"a{i}")) for i, value in folded.items()],
+        F.bool_and("deleted").alias("deleted"),
+        F.bool_or("deleted").alias("reset"),
+        F.bool_or(GIVES).alias(GIVES),
+        F.max_by("ts", "order").alias("ts"),
+        F.max_by("seq", "order").alias("seq"),
+    )
+
+
+def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
+    """What `fold` gives, with the part in it of rows that are there and were not deleted meanwhile."""
+    values = {
+        f"a{i}": statement(
+            "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END",
+            blended=_typed(_BLENDED[function], i, shape),
+            a=name(f"a{i}"),
+        )
+        for i, function in _functions(model, shape).items()
+    }
+    return joined.withColumns({own: F.expr(value) for own, value in values.items()})
+
+
+def _functions(model: Model, shape: Shape) -> dict[int, str]:
+    """The function of each column outside the key, by its place."""
+    config = model.config
+    named = {i: function_of(config.merge_columns, config.on_match, of.name) for i, of in enumerate(shape.columns)}
+    return {i: function for i, function in named.items() if not shape.is_key(shape.columns[i].name)}
+
+
+def _typed(template: LiteralString, place: int, shape: Shape) -> Sql:
+    value = statement(template, a=name(f"a{place}"), b=name(f"b{place}"))
+    return statement("CAST({value} AS {kind})", value=value, kind=type_name(shape.columns[place].type))

@@ -1,0 +1,172 @@
+"""Change rows of a table as events that add a row and take back the one before it.
+
+Functions over the rows of a source, such as a sum, follow it only so: an update counts as its new row less its old one,
+a delete as less its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StructType
+from typing_extensions import LiteralString
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import ACTION, BEFORE, POSITION, SEQUENCE
+from arctic_runtime.model.shape import DELETE, INSERT, UPSERT, is_named
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.increment import has_before_images
+from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
+from arctic_runtime.spark.refresh.diff import struct
+from arctic_runtime.spark.tables.frames import column, examples, first_of_each, type_of, with_source_position
+
+_SIGN, _THERE = "sign", "__arctic_there"
+
+
+def retracts(model: Model, source: SourceState) -> bool:
+    """Whether a model follows a source's rows, and the source tells their changes."""
+    return bool(model.config.merge_columns) and source.kind == "changes"
+
+
+def event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
+    """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
+    if not placed:
+        return rows
+    return signed(rows, source, window) if retracts(model, source) else with_source_position(rows)
+
+
+def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
+    """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
+
+    The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
+    lost their forerunners, so the newest of each key counts as an insert.
+    """
+    placed = with_source_position(rows)
+    if not source.trimmed:
+        return _images(placed, source, window)
+    is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
+    assert source.key is not None
+    key = [column(part) for part in source.key] or [F.lit(0)]
+    newest = [F.col(f"{POSITION}.commit").desc(), F.col(SEQUENCE).desc()]
+    settled = first_of_each(placed.where(is_settled), key, newest).where(F.col(ACTION) != DELETE)
+    inserts = settled.withColumn(ACTION, F.lit(INSERT))
+    if BEFORE in rows.columns:
+        inserts = inserts.withColumn(BEFORE, F.lit(None).cast(rows.schema[BEFORE].dataType))
+    return _images(inserts.unionByName(placed.where(~is_settled)), source, window)
+
+
+def _images(placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+    parts = {
+        "action": name(ACTION),
+        "delete": text(DELETE),
+        "insert": text(INSERT),
+        "upsert": text(UPSERT),
+        "was": statement("{before} IS NOT NULL", before=name(BEFORE)) if BEFORE in placed.columns else Sql("true"),
+        "untold": number(0 if has_before_images(source, window) else 1),
+    }
+    added = statement("CASE WHEN {action} = {insert} OR ({action} <> {upsert} AND {was}) THEN 1 ELSE 0 END", **parts)
+    is_added = statement("{action} <> {delete}", **parts)
+    taken = statement("CASE WHEN {was} THEN -1 ELSE 0 END", **parts)
+    # The deletion of a row that was not there takes nothing back, unless nothing tells that it was not.
+    is_taken = statement("{action} NOT IN ({insert}, {upsert}) AND ({was} OR {untold} = 1)", **parts)
+    images = (_image(placed, source, taken, is_taken, of_before=True), _image(placed, source, added, is_added))
+    both = placed.selectExpr(statement("inline(array({images}))", images=listed(images)))
+    return both.where(F.col(_THERE)).drop(_THERE)
+
+
+def _image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
+    """A struct of a change row's columns as they are now, or were before."""
+    assert source.key is not None
+    kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields}
+    own = (*source.key, ACTION, "_ts", SEQUENCE, BEFORE)
+    fields = [(name(of), of) for of in kinds if of != POSITION]
+    if of_before and BEFORE in kinds:
+        fields = [(now if is_named(of, own) else _before(of, kinds[of]), of) for now, of in fields]
+    place = [(name(POSITION, "commit"), "commit"), (name(POSITION, "row"), "row"), (sign, _SIGN)]
+    return struct([*fields, (struct(place), POSITION), (is_there, _THERE)])
+
+
+def _before(of: str, kind: str) -> Sql:
+    return statement("CAST({was} AS {kind})", was=name(BEFORE, of), kind=type_name(kind))
+
+
+def sign(events: DataFrame) -> Expression:
+    """1 for events that add something, -1 for those that take it back."""
+    return F.col(POSITION)[_SIGN] if _has_sign(events) else F.lit(1)
+
+
+def counts(events: DataFrame) -> list[Expression]:
+    """Aggregates of the profile: how many events take something back, and of how many it is not known what."""
+    if not _has_sign(events):
+        return []
+    return [F.count_if(sign(events) < 0).alias("retracted"), F.count_if(sign(events) == 0).alias("untold")]
+
+
+def _has_sign(events: DataFrame) -> bool:
+    kind = events.schema[POSITION].dataType if POSITION in events.columns else None
+    return isinstance(kind, StructType) and _SIGN in kind.fieldNames()
+
+
+def check(model: Model, events: DataFrame, retracted: int, untold: int, is_delete: Expression) -> None:
+    """Raises DataError where functions can't follow what the source updated or deleted.
+
+    `retracted` and `untold` are how many of the events take something back, or do not tell what they should.
+    """
+    if untold:
+        _raise_untold(model, events)
+    strict = [(of, function) for of, function in model.config.merge_columns.items() if function not in _FOLLOWS_ALL]
+    if not retracted or not strict:
+        return
+    key = [column(part) for part in model.config.primary_key]
+    place = [F.col(f"{POSITION}.{part}").alias(f"__arctic_{part}") for part in ("commit", "row")]
+    stuck = [aliased(_stuck(events, of, function), f"__arctic_stuck{i}") for i, (of, function) in enumerate(strict)]
+    alive = events.where(~is_delete).withColumn("__arctic_sign", sign(events))
+    found = alive.groupBy(*key, *place).agg(F.min("__arctic_sign").alias("__arctic_least"), *map(F.expr, stuck))
+    for i, (of, function) in enumerate(strict):
+        bad = found.where((F.col("__arctic_least") < 0) & F.col(f"__arctic_stuck{i}"))
+        rows = bad.select(*key).distinct().limit(3).collect()
+        if rows:
+            raise DataError(
+                f"{model.table}: the source updated or deleted rows, and `merge_columns: {of}: {function}` can't take "
+                f"back what they said before; nothing was written.\n{examples(rows)}"
+                "  expected: inserts, or updates that the function can follow: `max` needs a value that is not lower, "
+                "`min` one that is not higher, `union` all elements from before, `first` the same value\n"
+                "  what to do: compute the column in a model with `input: state`, let `delete_when` delete the row, or "
+                "choose a function that follows all changes, such as `sum`"
+            )
+
+
+_FOLLOWS_ALL = ("sum", "last", "last_non_null")
+"""Functions that follow any change: by subtraction, or since they look at the newest event alone."""
+
+_STUCK: Mapping[str, LiteralString] = {
+    "max": "max({old}) IS NOT NULL AND coalesce(max({new}) < max({old}), true)",
+    "min": "min({old}) IS NOT NULL AND coalesce(min({new}) > min({old}), true)",
+    "union": "size(array_except(flatten(collect_list({old})), flatten(collect_list({new})))) > 0",
+    "first": "NOT (first({old}, true) <=> first({new}, true))",
+}
+"""Function → whether the new image of a change row does not cover the old one."""
+
+
+def _stuck(events: DataFrame, of: str, function: str) -> Sql:
+    is_map = isinstance(events.select(column(of)).schema[0].dataType, MapType)
+    template = "true" if is_map else _STUCK.get(function, "true")
+    old = statement("CASE WHEN __arctic_sign < 0 THEN {of} END", of=name(of))
+    new = statement("CASE WHEN __arctic_sign > 0 THEN {of} END", of=name(of))
+    return statement(template, old=old, new=new)
+
+
+def _raise_untold(model: Model, events: DataFrame) -> None:
+    key = [column(part) for part in model.config.primary_key]
+    rows = events.where(sign(events) == 0).select(*key).limit(3).collect()
+    raise DataError(
+        f"{model.table}: the source does not tell what rows were before they changed, so `merge_columns` can't take "
+        f"back what they said; nothing was written.\n{examples(rows)}"
+        "  expected: change rows with `_before`\n  found: change rows of a table with `changelog: input`\n"
+        "  what to do: set `changelog: lookup` for the source, and run it and this model with --full-refresh"
+    )
