@@ -206,6 +206,13 @@ CONFIGURATION = (
         read=read_names,
     ),
     ConfigKey(
+        "valid_time",
+        "column",
+        "none",
+        "history: the column with the time from which on an event is true, beside the time at which it was recorded",
+        only=(),
+    ),
+    ConfigKey(
         "keep_deleted",
         "`true`, `false`",
         "`true`",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,9 +32,11 @@ from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import events, increments, late, retractions, row_versions, semi_join_reducers
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
+    delta_images,
     event_changes,
     input_changes,
     pair_changes,
+    pair_images,
     refresh_changes,
     state_changes,
 )
@@ -146,8 +149,12 @@ class Computation:
 
     @property
     def _needs_old(self) -> bool:
-        """Whether change rows need what only the table has: columns that the query lacks, or intervals of versions."""
-        return self.shape.keeps_more or self.model.config.has_history
+        """Whether change rows need what only the table has: columns that the query lacks, or closed versions."""
+        return self.shape.keeps_more or (self.model.config.has_history and not self.model.config.keep_deleted)
+
+    @property
+    def _entities(self) -> Shape:
+        return row_versions.entity_shape(self.model.config, self.shape)
 
     def _all_old(self) -> DataFrame | None:
         """The table's rows; for a repair, the rows that its change rows fold to, since readers have seen those."""
@@ -169,6 +176,8 @@ class Computation:
                 if self._needs_old:
                     moved = self._hold(moved)
                     return self._looked_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
+                if self.model.config.has_history:
+                    return self._followed_versions(delta_images(moved, MULTIPLICITY, self._entities))
                 return Computed(delta_changes(moved, MULTIPLICITY, self.shape), is_gathered=True)
             case Pairs(rows):
                 pairs = increments.paired(self.spark, rows, increment, self.query)
@@ -177,6 +186,8 @@ class Computation:
                     return self._looked_up(
                         pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
                     )
+                if self.model.config.has_history:
+                    return self._followed_versions(pair_images(pairs, self._entities))
                 return Computed(pair_changes(pairs, self.shape), is_gathered=True)
             case AggregateState() as plan:
                 return self._added_up(increment, plan)
@@ -209,7 +220,7 @@ class Computation:
             changes = self._changes(now, self._all_old())
             return replace(changes, summary=changes.summary.updated(summary), as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
-        if self._needs_old:
+        if self._needs_old or self.model.config.has_history:
             looked_up = self._looked_up(now, self._hold(now.unionAll(before)))
             return replace(looked_up, summary=looked_up.summary.updated(summary))
         # Groups that are joined to nothing are few rows, so one partition is enough.
@@ -263,9 +274,24 @@ class Computation:
         is_gathered = old is None or in_one_part
         if not self.model.config.has_history:
             return Computed(state_changes(new, old, self.shape, keyed), is_gathered=is_gathered)
-        time = row_versions.time_of_run(self.context.now, last_run(self.context.state.changes))
+        time = self._time
         rows = row_versions.query_versions(new, old, self.shape, self.model.config, time, keyed)
         return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
+
+    def _followed_versions(self, images: DataFrame) -> Computed:
+        """Change rows of versions, from images of the query's rows before and after their change."""
+        held, time = self._hold(images), self._time
+        places = row_versions.Places.of(self.model.config, self.shape)
+        key = zip(places.entity, self.model.config.entity_key, strict=True)
+        old = self._old(held.select(*[F.col(f"a{i}").alias(part) for i, part in key]), held.count())
+        assert old is not None
+        rows = row_versions.followed_versions(held, old, self.shape, self.model.config, time)
+        return Computed(rows, RunSummary(high_watermark=time.isoformat()))
+
+    @property
+    def _time(self) -> datetime.datetime:
+        """The time of the changes that this run finds in a query's rows."""
+        return row_versions.time_of_run(self.context.now, last_run(self.context.state.changes))
 
     def _reads_little(self) -> bool:
         """Whether the table and the sources of its query have few rows."""

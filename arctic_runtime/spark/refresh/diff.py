@@ -45,7 +45,7 @@ def state_changes(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bo
 def image_pairs(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
     """The new and the old row of each key, for `image_changes`; like `state_changes`, but of unchanged rows, too."""
     pairs, flaw = _pairs(new, old, shape, keyed)
-    return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
+    return _with_flaw(pairs, flaw)
 
 
 def image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
@@ -75,6 +75,11 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
     `moved` has the query's columns under their names, and `weight`. The table is not read.
     """
+    return image_changes(delta_images(moved, weight, shape), shape)
+
+
+def delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
+    """The images of `delta_changes`, for `image_changes`."""
     rest = [i for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
     by = {"image": struct([(_place("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]), "weight": name(weight)}
     ends = (
@@ -88,7 +93,7 @@ def delta_changes(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
     now = [_end("a", "after", i, kept, shape) for i, kept in enumerate(shape.columns)]
     was = [_end("b", "before", i, kept, shape) for i, kept in enumerate(shape.columns)]
     both = found.selectExpr(*now, *was, name(_HAS_AFTER), name(_HAS_BEFORE), *_told_by_the_run(shape))
-    return _emit(_keep_what_is_not_given(both, shape), shape, _flaw(shape))
+    return _with_flaw(_keep_what_is_not_given(both, shape), _flaw(shape))
 
 
 def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
@@ -96,6 +101,11 @@ def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
 
     `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
     """
+    return image_changes(pair_images(pairs, shape), shape)
+
+
+def pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """The images of `pair_changes`, for `image_changes`."""
     found = pairs.selectExpr(
         *images("a", shape, shape.given),
         *images("b", shape, shape.given, before),
@@ -103,7 +113,12 @@ def pair_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
         aliased(name(HAS_BEFORE), _HAS_BEFORE),
         *_told_by_the_run(shape),
     )
-    return _emit(_keep_what_is_not_given(found, shape), shape, _flaw(shape))
+    return _with_flaw(_keep_what_is_not_given(found, shape), _flaw(shape))
+
+
+def _with_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
+    """Images with the flaw of those after images that exist."""
+    return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
 
 
 def _end(prefix: str, end: str, place: int, kept: Column, shape: Shape) -> Sql:

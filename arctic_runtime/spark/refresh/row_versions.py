@@ -44,7 +44,7 @@ from arctic_runtime.spark.refresh.diff import (
     struct,
 )
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, any_of, column, typed, uncompiled
+from arctic_runtime.spark.tables.frames import Keys, all_of, any_of, as_key, column, key_name, typed, uncompiled
 
 _CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -146,12 +146,44 @@ def query_versions(
     `old` has all current versions of the entities of `new`, and of those that are gone. If `keep_deleted` is false, it
     has their closed versions as well.
     """
-    places = Places.of(config, shape)
-    entities = replace(shape, key=config.entity_key)
-    pairs = image_pairs(new, None if old is None else current(old), entities, keyed)
-    moves = pairs.withColumn("move", F.explode(F.expr(_moves(shape, places, config))))
+    entities = entity_shape(config, shape)
+    moves = _moved(image_pairs(new, None if old is None else current(old), entities, keyed), shape, config)
     if old is not None and not config.keep_deleted:
         moves = moves.unionByName(_closed_without_row(old, new, entities), allowMissingColumns=True)
+    return _version_changes(moves, shape, config, time)
+
+
+def followed_versions(
+    rows: DataFrame, old: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime
+) -> DataFrame:
+    """Change rows that bring versions to `rows`, images of the query's rows before and after a change.
+
+    Of the stored versions `old` only the time from which the current ones are valid is read. Deleted rows are kept.
+    """
+    places = Places.of(config, shape)
+    key = [shape.columns[i].name for i in places.entity]
+    starts = current(old).select(*as_key(key), column(VALID_FROM).alias("start"))
+    on_key = all_of([F.col(f"a{i}") == F.col(key_name(place)) for place, i in enumerate(places.entity)])
+    is_stored = {"has_before": Sql("has_before AND start IS NOT NULL"), f"b{places.start}": name("start")}
+    pairs = _replaced(rows.join(starts, on_key, "left"), {**is_stored, f"b{places.current}": Sql("true")})
+    return _version_changes(_moved(pairs, shape, config), shape, config, time)
+
+
+def entity_shape(config: ModelConfig, shape: Shape) -> Shape:
+    """The shape of the table's rows under the key of the entity, of which the query gives no intervals."""
+    given = tuple(of for of in shape.given if not is_named(of, HISTORY_COLUMNS))
+    return replace(shape, key=config.entity_key, given=given)
+
+
+def _moved(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
+    """Images of the rows before and after, once for each version that ends, begins or goes on."""
+    moves = _moves(shape, Places.of(config, shape), config)
+    return pairs.withColumn("move", F.explode(F.expr(moves)))
+
+
+def _version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
+    """Change rows of versions that end, begin or go on at a time."""
+    places = Places.of(config, shape)
     is_close, is_open = statement("move = {kind}", kind=text(_CLOSE)), statement("move = {kind}", kind=text(_OPEN))
     micros = number(round(time.timestamp() * 1_000_000))
     at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))

@@ -60,6 +60,7 @@ UNCHANGED = ("primary_key", "history")
 NOT_BUILT: dict[str, Any] = {
     "truncate_when": "op = 't'",
     "keep": "all",
+    "valid_time": "valid_at",
 }
 
 
