@@ -8,7 +8,6 @@ They never see that a row is gone, so the rows that are wrong after the last bat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,12 @@ from typing import Any
 from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.engine.statement import statement
 from benchmarks.batches import EVENTS, LANDING, land
+from benchmarks.dbt_runs import PROJECTS, run_dbt, schema_of, write_profile
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio
 from benchmarks.upsert import BASELINES
 
 OURS = "ours"
-PROJECTS = Path(__file__).parent / "pipelines"
 
 _NOW = """select * except (place) from (
     select *, row_number() over (partition by {key} order by lsn desc) as place from {events}
@@ -49,7 +48,7 @@ class Way:
 
     @property
     def schema(self) -> str:
-        return self.target.replace("-", "_")
+        return schema_of(self.target)
 
 
 def measure(rows: int, rounds: int = 3) -> list[Measurement]:
@@ -57,7 +56,8 @@ def measure(rows: int, rounds: int = 3) -> list[Measurement]:
     ways = [Way(OURS, PROJECTS / "arctic", "arctic")]
     ways += [Way(name, PROJECTS / "merge", mode) for name, mode in BASELINES.items()]
     with lake(rows) as bench:
-        folder = _prepare(bench, ways)
+        bench.reader.create_namespace(LANDING)
+        folder = write_profile(bench, "pipelines", [way.target for way in ways])
         for turn in range(rounds + 2):
             land(bench, turn)
             for way in ways:
@@ -66,47 +66,15 @@ def measure(rows: int, rounds: int = 3) -> list[Measurement]:
     return _measurements(ways, wrong)
 
 
-def _prepare(bench: Lake, ways: Sequence[Way]) -> Path:
-    """Makes the landing schema and a profile with a target for each way; returns the profile's folder."""
-    profile = bench.reader.profile
-    bench.reader.create_namespace(LANDING)
-    folder = Path(profile.catalog_properties["warehouse"]) / "dbt"
-    folder.mkdir()
-    target = {
-        "type": "arctic",
-        "warehouse": profile.catalog_properties["warehouse"],
-        "master": profile.master,
-        "server_side_parameters": dict(profile.settings),
-        "threads": 1,
-    }
-    outputs = {way.target: {**target, "schema": way.schema} for way in ways}
-    # What is JSON is YAML too.
-    (folder / "profiles.yml").write_text(json.dumps({"pipelines": {"target": ways[0].target, "outputs": outputs}}))
-    return folder
-
-
 def _follow(way: Way, folder: Path, turn: int) -> None:
     """One `dbt run`; the first builds the tables and the second warms up, and neither is counted."""
-    results = _run(way, folder)
+    results = run_dbt("run", way.project, folder, way.target)
     taken = sum(result["execution_time"] for result in results)
     title = f"round {turn - 1}" if turn > 1 else ("warm-up" if turn else "first load")
     print(f"  {title}: {way.name}: {taken:.2f} s", flush=True)
     if turn > 1:
         way.taken.append(taken)
         way.models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
-
-
-def _run(way: Way, folder: Path) -> list[dict[str, Any]]:
-    from dbt.cli.main import dbtRunner
-
-    target = folder / way.schema
-    where = ["--project-dir", str(way.project), "--profiles-dir", str(folder), "--target", way.target]
-    output = ["--target-path", str(target), "--log-path", str(target / "logs")]
-    outcome = dbtRunner().invoke(["--quiet", "--log-level", "none", "run", *where, *output])
-    if not outcome.success:
-        raise RuntimeError(f"dbt run of {way.name} failed: {outcome.exception or outcome.result}")
-    results: list[dict[str, Any]] = json.loads((target / "run_results.json").read_text())["results"]
-    return results
 
 
 def _shown(result: Mapping[str, Any]) -> str:
