@@ -5,23 +5,23 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError, DataError, SourceError
+from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ingest.formats.event_format import Format
+from arctic_runtime.ingest.loading import Loading
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableEvents, Transport
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, Transport
+from arctic_runtime.ingest.writing.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
-from arctic_runtime.ingest.writing.letters import Letters
-from arctic_runtime.ingest.writing.table_writer import Part, TableWriter, Written
+from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
 from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.profile import nearest
 
@@ -70,9 +70,17 @@ class Ingestion:
         self._ledger = Ledger(source.ledger, reader, self._spark)
         self._lease = SourceLease(source.ledger, reader, self._spark)
         self._form = form
-        self._writers: dict[str, TableWriter] = {}
-        self._tables: dict[str, IngestedTable] = {}
+        self._known: dict[str, tuple[IngestedTable, TableWriter]] = {}
         self._adopt(source.tables)
+        actions = reader.thresholds.engine.parallel_actions
+        self._pool = ThreadPoolExecutor(actions, "ingest")
+        self._merges = ThreadPoolExecutor(1, "merge")
+        self._loads = ThreadPoolExecutor(1, "load")
+        self._writes_of_loads = ThreadPoolExecutor(actions, "load")
+        self._stream = self._writer((), self._pool)
+        self._loading: Loading | None = None
+        self._told = Progress()
+        self._saying = threading.Lock()
         self._look_at = 0.0
         self._stopping = threading.Event()
         self._is_staged = False
@@ -111,48 +119,54 @@ class Ingestion:
         return True
 
     def _ingest(self, once: bool, resync: bool, tables: Collection[str]) -> None:
-        actions = self._reader.thresholds.engine.parallel_actions
         try:
-            with ThreadPoolExecutor(1, "merge") as beside, ThreadPoolExecutor(actions, "ingest") as pool:
-                progress = self._begin(resync, tables, pool)
+            with self._pool, self._merges, self._writes_of_loads, self._loads, self._ends_load():
+                progress = self._begin(resync, tables)
                 while not self._stopping.is_set():
-                    progress, has_more = self._follow(once, progress, pool, beside)
-                    self._merged()
-                    if not has_more or self._stopping.is_set():
+                    if self._loading is None or (progress.tables and not once):
+                        progress = self._follow(once, progress)
+                        self._merged()
+                    if self._loading is None or self._stopping.is_set():
                         return
                     self._transport.close()
-                    progress = self._load(self._new_tables(progress), progress, pool)
+                    progress = self._joined(progress)
         finally:
             self._transport.close()
 
-    def _follow(
-        self, once: bool, progress: Progress, pool: ThreadPoolExecutor, beside: Executor
-    ) -> tuple[Progress, bool]:
-        """Writes batches to the end, or until the source has tables more; returns how far that came, and whether."""
-        for writer in self._writers.values():
-            writer.forget()
+    @contextmanager
+    def _ends_load(self) -> Iterator[None]:
+        """Ends a load that is under way when ingestion ends."""
+        try:
+            yield
+        finally:
+            if self._loading is not None:
+                self._loading.close()
+
+    def _follow(self, once: bool, progress: Progress) -> Progress:
+        """Writes batches to the end, or until tables that were loaded are to join; returns how far that came."""
+        self._stream.forget()
         begun = _now()
         self._transport.open(str(progress.position))
-        if self._stopping.is_set():
-            return progress, False
+        if self._stopping.is_set() or (self._loading is not None and self._loading.is_due):
+            return progress
         for batch in self._transport.batches(once):
             started = time.monotonic()
             self._lease.renew()
-            progress = self._write(batch, progress, pool, started)
-            self._merge(beside)
+            progress = self._write(batch, progress, started)
+            self._merge()
             if self._stopping.is_set():
                 break
             if not once:
-                if not batch.is_snapshot and self._has_more(progress):
-                    return progress, True
+                if not batch.is_snapshot:
+                    self._load_more(progress)
                 self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
         if once and not self._stopping.is_set():
             # The transport has read all that the source had when it began.
             progress = replace(progress, caught_up=begun)
             self._ledger.advance(progress)
-        return progress, False
+        return progress
 
-    def _merge(self, beside: Executor) -> None:
+    def _merge(self) -> None:
         """Has bases merged while batches go on; raises what an earlier merge raised.
 
         Of tables that were written since the last look, and now and then of all: what other processes do to a table may
@@ -164,10 +178,11 @@ class Ingestion:
             return
         if time.monotonic() > self._look_at_all:
             self._look_at_all = time.monotonic() + self._reader.thresholds.ingest.look_seconds
-            self._unmerged |= self._writers.keys()
+            self._unmerged |= {table.name for table, _ in self._known.values()}
         if self._unmerged:
             due, self._unmerged = self._unmerged, set()
-            self._merging = beside.submit(_merge_all, [self._writers[name] for name in sorted(due)])
+            writers = [writer for table, writer in self._known.values() if table.name in due]
+            self._merging = self._merges.submit(_merge_all, writers)
 
     def _merged(self) -> None:
         """Waits for a merge under way; raises what it raised."""
@@ -175,10 +190,10 @@ class Ingestion:
         if merging is not None:
             merging.result()
 
-    def _begin(self, resync: bool, tables: Collection[str], pool: ThreadPoolExecutor) -> Progress:
+    def _begin(self, resync: bool, tables: Collection[str]) -> Progress:
         """From where to open the transport; a snapshot of tables that are there already is staged.
 
-        Tables that the stream does not have yet are loaded before it, and so are `tables`.
+        The load of tables that the stream does not have yet, and of `tables`, begins.
         """
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
@@ -191,175 +206,140 @@ class Ingestion:
             self._transport.check(progress.position)
         is_first = resync or progress.position is None
         self._look(Progress(initial) if is_first else progress)
-        if unknown := [name for name in tables if name not in self._writers]:
+        names = [table.name for table, _ in self._known.values()]
+        if unknown := [name for name in tables if name not in names]:
             raise ConfigError(
-                f"source {self.source.name}: it has no table {', '.join(unknown)} to resync"
-                f"{nearest(unknown[0], self._writers)}"
+                f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest(unknown[0], names)}"
             )
         if is_first:
             # From here on, what is made at the source under this source's names is known to be its own.
-            progress = Progress(initial, tables=frozenset(self._tables))
+            progress = Progress(initial, tables=frozenset(self._known))
             self._ledger.advance(progress)
         if not self._transport.snapshots(str(progress.position)):
             self._check_dead()
-            again = [of for of in self._tables.values() if of.name in tables]
-            progress = self._load([*again, *self._new_tables(progress)], progress, pool)
-            return self._without_others(progress)
-        self._ledger.drop(self._tables)
+            again = {name for name, (table, _) in self._known.items() if table.name in tables}
+            return self._load(again | self._new_tables(progress), progress)
+        progress = self._followed(progress, frozenset(self._known))
+        self._ledger.drop(self._known)
         self._check_dead()
-        self._is_staged = any(of.is_loaded for of in self._writers.values())
+        self._is_staged = any(of.is_loaded for _, of in self._known.values())
         if self._is_staged:
-            for writer in self._writers.values():
-                writer.begin_snapshot()
+            self._stream.begin_snapshot()
         self._is_load = not self._is_staged
         return progress
 
     def _adopt(self, tables: Iterable[IngestedTable]) -> None:
         for table in tables:
-            self._tables[table.source_name] = table
-            self._writers[table.name] = TableWriter(table, self._reader, self._spark, self._form)
+            self._known[table.source_name] = table, TableWriter(table, self._reader, self._spark, self._form)
 
-    def _look(self, progress: Progress) -> bool:
-        """Adopts the tables of the source that it includes and that are not known yet; whether there are such."""
+    def _look(self, progress: Progress) -> None:
+        """Adopts the tables of the source that it includes and that are not known yet."""
         if not self.source.include or not isinstance(self._transport, LoadsTables):
-            return False
+            return
         self._look_at = time.monotonic() + self._reader.thresholds.ingest.look_seconds
         names = {table.full_name for table in self._transport.catalog()}
         if not self._transport.snapshots(str(progress.position)):
             # Of a table that was dropped there may be events to come.
             names |= progress.tables or frozenset()
-        new = [of for of in self.source.included(names) if of.source_name not in self._tables]
-        self._adopt(new)
-        self._transport.take_on([of.source_name for of in new])
-        return bool(new)
+        self._adopt([of for of in self.source.included(names) if of.source_name not in self._known])
 
-    def _has_more(self, progress: Progress) -> bool:
-        """Whether, where it is time to look, the source has tables more."""
-        with suppress(ConnectionLost):  # which whoever reads the stream notices by itself
-            return time.monotonic() > self._look_at and self._look(progress)
-        return False
+    def _load_more(self, progress: Progress) -> None:
+        """Begins to load what the source has more by now, where it is time to look and no load is under way."""
+        if self._loading is None and time.monotonic() > self._look_at:
+            with suppress(ConnectionLost):  # which whoever reads the stream notices by itself
+                self._look(progress)
+                if new := self._new_tables(progress):
+                    self._load(new, progress)
 
-    def _new_tables(self, progress: Progress) -> list[IngestedTable]:
-        """The tables that the source's stream does not have yet."""
+    def _new_tables(self, progress: Progress) -> set[str]:
+        """The tables that the source's stream does not have yet, of which it has snapshots."""
+        if not isinstance(self._transport, LoadsTables):
+            return set()
         if progress.tables is None:  # an earlier version kept no list
-            return [of for of in self._tables.values() if not self._writers[of.name].is_loaded]
-        return [of for of in self._tables.values() if of.source_name not in progress.tables]
+            return {name for name, (_, writer) in self._known.items() if not writer.is_loaded}
+        return {*self._known} - progress.tables
 
-    def _without_others(self, progress: Progress) -> Progress:
-        """Notes, before the stream goes on without them, that tables are not followed: they miss what comes now."""
-        tables = frozenset(self._tables) - {of.source_name for of in self._new_tables(progress)}
+    def _followed(self, progress: Progress, tables: frozenset[str]) -> Progress:
+        """Has the stream read just these tables, once this is noted: the others miss what comes then."""
         if progress.tables != tables:
             progress = replace(progress, tables=tables)
             self._ledger.advance(progress)
+        self._stream = self._writer(tables, self._pool)
+        if isinstance(self._transport, LoadsTables):
+            self._transport.follow(tables)
         return progress
 
-    def _load(self, tables: Collection[IngestedTable], progress: Progress, pool: ThreadPoolExecutor) -> Progress:
-        """Brings tables up to a snapshot of their own, and returns from where the stream goes on with them.
+    def _load(self, tables: Collection[str], progress: Progress) -> Progress:
+        """Begins to load tables, if there are any, which the stream does not have meanwhile.
 
-        Each table's commit has the position of its rows, so that earlier events are left out. Where the process dies
-        before the progress is noted, new tables are loaded once more.
+        Their commits have the position of their rows, so that earlier events are left out.
         """
-        if not tables or not isinstance(self._transport, LoadsTables):
+        progress = self._followed(progress, frozenset(self._known) - frozenset(tables))
+        if tables and isinstance(self._transport, LoadsTables):
+            load = self._transport.load(sorted(tables), str(progress.position))
+            writer = self._writer(tables, self._writes_of_loads)
+            self._told = progress
+            near = self._reader.thresholds.ingest.join_seconds
+            self._loading = Loading(load, writer, self._loaded, self._transport.pause, near)
+            self._loading.start(self._loads)
+        return progress
+
+    def _loaded(self, written: tuple[Written, ...], batch: Batch, seconds: float) -> None:
+        self._say(BatchReport(written, batch.count, seconds, self._told))
+
+    def _joined(self, progress: Progress) -> Progress:
+        """Waits for a load, and returns from where the stream goes on with its tables."""
+        assert self._loading is not None
+        assert isinstance(self._transport, LoadsTables)
+        self._lease.renew()
+        end, tables = self._loading.finish(), self._loading.tables
+        self._loading = None
+        if end is None:
             return progress
-        tables = {of.name: of for of in tables}.values()
-        writers = [self._writers[of.name] for of in tables]
-        for writer in writers:
-            writer.begin_snapshot()
-        letters = self._ledger.newest()
-        with closing(self._transport.load([of.source_name for of in tables], str(progress.position))) as batches:
-            for batch in batches:
-                started = time.monotonic()
-                self._lease.renew()
-                written = self._collected(batch, pool)
-                if not batch.is_snapshot:
-                    self._ledger.drop([of.source_name for of in tables], letters)
-                    written += self._all(pool, [partial(self._end_snapshot, of, batch.position) for of in writers])
-                    progress = replace(progress, position=batch.progress, tables=frozenset(self._tables))
-                    self._ledger.advance(progress)
-                self._report(BatchReport(written, batch.count, time.monotonic() - started, progress))
-                if self._stopping.is_set():
-                    break
+        position = self._transport.join(sorted(tables), str(progress.position), end)
+        progress = self._followed(replace(progress, position=position), (progress.tables or frozenset()) | tables)
+        self._unmerged |= {self._known[name][0].name for name in tables}
         self._check_dead()
         return progress
+
+    def _writer(self, tables: Iterable[str], pool: Executor) -> BatchWriter:
+        return BatchWriter(self.source.name, {name: self._known[name] for name in tables}, self._ledger, pool)
 
     def stop(self) -> None:
         """Ends `run` after the batch under way; can be called from another thread or from a signal's handler."""
         self._stopping.set()
+        loading = self._loading
+        if loading is not None:
+            loading.close()
         self._transport.close()
 
-    def _write(self, batch: Batch, progress: Progress, pool: ThreadPoolExecutor, started: float) -> Progress:
+    def _write(self, batch: Batch, progress: Progress, started: float) -> Progress:
         written: tuple[Written, ...] = ()
-        by_table = self._by_table(batch)
         if batch.comes_again:
-            for writer in self._writers.values():
-                writer.forget()
+            self._stream.forget()
         if self._is_staged:
-            written = self._collected(batch, pool)
+            written = self._stream.collect(batch)
         if self._is_staged and not batch.is_snapshot:
-            ended = [partial(self._end_snapshot, of, self._transport.initial) for of in self._writers.values()]
-            written += self._all(pool, ended)
+            written += self._stream.end_snapshot(self._transport.initial)
         if not self._is_staged or not batch.is_snapshot:
-            written += self._all(pool, [partial(self._write_table, table, parts, batch) for table, parts in by_table])
+            written += self._stream.write(batch, self._transport.after, not self._is_staged, self._is_load)
             self._is_staged = False
         self._is_load = self._is_load and batch.is_snapshot
-        now = replace(progress, position=batch.progress or batch.position, tables=frozenset(self._tables))
+        now = replace(progress, position=batch.progress or batch.position)
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
         self._unmerged |= {of.table for of in written}
         self._ledger.advance(now)
         self._transport.acknowledge(batch)
-        self._report(BatchReport(written, batch.count, time.monotonic() - started, now, batch.behind))
+        self._told = now
+        self._say(BatchReport(written, batch.count, time.monotonic() - started, now, batch.behind))
         if any(of.dead for of in written):
             self._check_dead()
         return now
 
-    def _all(self, pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], list[Written]]]) -> tuple[Written, ...]:
-        """Does tasks side by side; raises what the first that failed raised, when all have ended."""
-        futures = [pool.submit(task) for task in tasks]
-        wait(futures)
-        return tuple(one for future in futures for one in future.result())
-
-    def _by_table(self, batch: Batch) -> list[tuple[IngestedTable, list[TableEvents]]]:
-        found: dict[str, list[TableEvents]] = {}
-        for events in batch.tables:
-            if events.table not in self._tables:
-                raise SourceError(
-                    f"source {self.source.name}: events of {events.table} came, which is none of its tables.\n"
-                    f"  expected: {', '.join(sorted(self._tables))}\n"
-                    "  what to do: declare the table in the source's YAML, or narrow what the connector sends"
-                )
-            found.setdefault(events.table, []).append(events)
-        return [(self._tables[name], parts) for name, parts in found.items()]
-
-    def _write_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
-        """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
-        writer = self._writers[table.name]
-        dead = partial(self._take_dead, table, batch.position)
-        after, reads = self._transport.after, not self._is_staged
-        found = []
-        parts = [part for events in parts for part in writer.told(events)]
-        for place, events in enumerate(parts):
-            is_last = place == len(parts) - 1
-            position = batch.position if is_last else None
-            part = Part(events, position, tuple(parts[:place]), is_load=self._is_load)
-            found.append(writer.write(part, after, dead, reads))
-        return found
-
-    def _collected(self, batch: Batch, pool: ThreadPoolExecutor) -> tuple[Written, ...]:
-        """Stages the rows of a snapshot in a batch."""
-        parts = self._by_table(batch)
-        return self._all(pool, [partial(self._collect_table, table, events, batch) for table, events in parts])
-
-    def _collect_table(self, table: IngestedTable, parts: list[TableEvents], batch: Batch) -> list[Written]:
-        dead = partial(self._take_dead, table, batch.position)
-        writer = self._writers[table.name]
-        return [writer.collect(part, dead) for events in parts for part in writer.told(events)]
-
-    def _end_snapshot(self, writer: TableWriter, position: str) -> list[Written]:
-        return [writer.end_snapshot(position)]
-
-    def _take_dead(self, table: IngestedTable, position: str, letters: Letters) -> None:
-        self._ledger.add(letters, table.source_name, position, _now())
+    def _say(self, report: BatchReport) -> None:
+        with self._saying:
+            self._report(report)
 
     def _check_dead(self) -> None:
         """Raises DataError where more dead letters are kept than the source allows; sound events are applied then."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.connectors import connect
@@ -261,6 +264,66 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=True):
+        assert lake.broken(table.model(key)) == []
+
+
+@contextlib.contextmanager
+def following(lake: Warehouse, source: IngestSource) -> Iterator[None]:
+    """While this lasts, a source is ingested."""
+    under = lake.under(ingest={"lease_seconds": 0})
+    connection = connect(source, under.reader, lake.environment.session)
+    job = Ingestion(source, connection.transport, connection.form, under.reader, lake.environment.session)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run, False)
+        try:
+            yield
+        finally:
+            job.stop()
+        running.result()
+
+
+def has_come(is_there: Callable[[], bool]) -> bool:
+    """Whether something is there before the test gives up."""
+    until = time.monotonic() + 120
+    while not (found := is_there()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return found
+
+
+@ONE_IS_SLOW
+def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: Database, source: IngestSource) -> None:
+    """The load is held up until rows have come that others were given after it began."""
+    ingest(lake, replace(source, tables=source.tables[:1]))
+    is_begun, is_fresh = threading.Event(), threading.Event()
+
+    def holding(name: str, action: Callable[[], Any]) -> Any:
+        if name in ("ingest.create_stage", "ingest.stage"):
+            is_begun.set()
+            assert is_fresh.wait(120)
+        return action()
+
+    def has(table: str, rows: str) -> bool:
+        return not lake.spark.table(lake.sql_name(table)).where(rows).isEmpty()
+
+    def followed() -> frozenset[str]:
+        known = observe_progress(lake.reader, source.ledger)
+        return (known.progress.tables if known is not None else None) or frozenset()
+
+    with failpoint(holding), following(lake, source):
+        assert is_begun.wait(120)
+        database.sql("insert into {at}.orders (id, item) values (1000, 'fresh')")
+        assert has_come(lambda: has("orders", "id = 1000"))
+        assert followed() == {f"{database.schema}.orders"}
+        database.sql("insert into {at}.items values (1000, 'b', 1)", "insert into {at}.log values (1000, 'x')")
+        is_fresh.set()
+        assert has_come(lambda: len(followed()) == len(TABLES))
+        with load(database, 4, pause=0.5):
+            time.sleep(3)
+        database.sql("update {at}.items set n = 2 where a = 1000")
+        assert has_come(lambda: has("items", "a = 1000 and n = 2"))
+    ingest(lake, source)
+    is_equal(lake, database)
+    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
         assert lake.broken(table.model(key)) == []
 
 

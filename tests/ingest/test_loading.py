@@ -18,7 +18,7 @@ from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.transport import Batch
 from dbt.adapters.arctic.cli import main
-from tests.ingest.reading import Reading, drain, drained, progress
+from tests.ingest.reading import Reading, drain, drained
 from tests.ingest.servers import DatabaseServer, MariaDBServer, PostgreSQLServer
 
 
@@ -88,11 +88,25 @@ def changes(source: Source, seed: int) -> Iterator[None]:
             thread.join()
 
 
-def loaded(source: Source, tables: list[str], position: str) -> tuple[DebeziumTransport, Reading]:
+def loaded(
+    source: Source, tables: list[str], position: str, more: int = 0
+) -> tuple[DebeziumTransport, Reading, Reading]:
+    """The rows of a load and the events that it gives after them, in `more` batches before it is to finish."""
     transport = DebeziumTransport(source.connection)
-    batches = list(transport.load([f"{source.at}.{table}" for table in tables], position))
-    assert [batch.is_snapshot for batch in batches] == [True] * (len(batches) - 1) + [False]
-    return transport, Reading(batches)
+    load = transport.load([f"{source.at}.{table}" for table in tables], position)
+    rows, events = Reading(), Reading()
+    if not more:
+        load.finish()
+    for batch in load.batches():
+        if not rows.batches or rows.batches[-1].is_snapshot:
+            rows.batches.append(batch)
+            continue
+        known = (events.batches or rows.batches)[-1].position
+        events.batches.append(replace(batch, tables=tuple(load.after(of, known) for of in batch.tables)))
+        if len(events.batches) == more:
+            load.finish()
+    assert [batch.is_snapshot for batch in rows.batches] == [True] * (len(rows.batches) - 1) + [False]
+    return transport, rows, events
 
 
 def applied(rows: dict[int, int], events: list[dict[str, Any]]) -> dict[int, int]:
@@ -115,13 +129,13 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
     source.sql("update {at}.b set n = 1 where id = 1000")
     loads = []
     with changes(source, 1):
-        for _ in range(3):
-            loads.append(loaded(source, ["b"], position))
+        for more in (0, 1, 3):
+            loads.append(loaded(source, ["b"], position, more))
             source.sql("insert into {at}.b (id, n) values (2000, 1)", "delete from {at}.b where id = 2000")
     assert sum(of.count for of in loads[0][1].batches) > 1
-    for transport, reading in loads:
-        end: Batch = reading.batches[-1]
-        transport.open(progress(end))
+    for transport, rows, later in loads:
+        end: Batch = [*rows.batches, *later.batches][-1]
+        transport.open(transport.join([f"{source.at}.b"], position, end))
         try:
             rest = drained(transport, acknowledge=False)
             new = [
@@ -134,7 +148,8 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
         assert (again is None) == isinstance(source.server, PostgreSQLServer)
         kept = [replace(batch, tables=tuple(of)) for batch, of in zip(rest.batches, new, strict=True)]
         events = [event for table, event in Reading(kept).events if table.endswith(".b")]
-        assert applied({row["id"]: row["n"] for _, row in reading.changes}, events) == source.rows("b")
+        seen = applied({row["id"]: row["n"] for _, row in rows.changes}, [event for _, event in later.events])
+        assert applied(seen, events) == source.rows("b")
         first = [event for table, event in Reading(kept[:again]).events if table.endswith(".a")]
         assert again is not None or applied({1: 0, 2: 0, 3: 0}, first) == source.rows("a")
     if isinstance(source.server, PostgreSQLServer):

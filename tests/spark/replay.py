@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -84,28 +86,104 @@ class Replay:
 
 
 @dataclass
+class Load:
+    """A load of a replay: two halves of the rows of a snapshot, and then what its log has more of the tables.
+
+    The second half comes when `replay.is_ready`, and after the log batches without events until the load is to finish.
+    """
+
+    replay: Loading
+    half: Callable[[bool], Batch]
+    over: threading.Event = field(default_factory=threading.Event)
+    finishing: threading.Event = field(default_factory=threading.Event)
+
+    def batches(self) -> Iterator[Batch]:
+        yield self.half(False)
+        while not (self.over.is_set() or self.finishing.is_set() or self.replay.is_ready.wait(0.01)):
+            pass
+        if self.over.is_set():
+            return
+        yield self.half(True)
+        for place in range(int(self.replay.at), len(self.replay.log)):
+            yield self.replay.stream(place)
+        while not (self.over.is_set() or self.finishing.wait(0.01)):
+            yield Batch((), str(len(self.replay.log)), 0, caught_up=datetime.now(timezone.utc))
+
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        return self.replay.after(events, position)
+
+    def acknowledge(self, batch: Batch) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.finishing.set()
+
+    def close(self) -> None:
+        self.over.set()
+
+
+@dataclass
 class Loading(Replay):
-    """A replay that also loads tables beside its stream: `rows` of snapshots by table, as of the position `at`."""
+    """A replay that also loads tables beside its stream: `rows` of snapshots by table, as of the position `at`.
+
+    Where it is not read until it is drained, it waits for the load of tables when its log has ended.
+    """
 
     rows: dict[str, Part] = field(default_factory=dict)
     at: str = "0"
     loaded: list[str] = field(default_factory=list)
     tables: Sequence[str] = ()
-    taken: list[str] = field(default_factory=list)
+    followed: list[Collection[str]] = field(default_factory=list)
+    is_ready: threading.Event = field(default_factory=threading.Event)
+    paused: threading.Event = field(default_factory=threading.Event)
+    closed: threading.Event = field(default_factory=threading.Event)
 
     def catalog(self) -> list[CatalogTable]:
         return [CatalogTable("public", table, ("id",)) for table in self.tables]
 
-    def take_on(self, tables: Collection[str]) -> None:
-        self.taken += tables
+    def open(self, position: str) -> None:
+        super().open(position)
+        self.paused.clear()
+        self.closed.clear()
 
-    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
+    def follow(self, tables: Collection[str]) -> None:
+        self.followed.append(tables)
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        if not until_drained:
+            yield Batch((), self.opened, 0)
+        for batch in super().batches(until_drained):
+            if self.paused.is_set():
+                return
+            yield replace(batch, tables=tuple(of for of in batch.tables if of.table in self.followed[-1]))
+        while not (until_drained or self.closed.is_set() or self.paused.wait(0.01)):
+            pass
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def load(self, tables: Collection[str], position: str) -> Load:
         self.loaded += tables
         parts = [self.rows[table] for table in tables]
-        halves = [(replace(of, texts=of.texts[:1]), replace(of, texts=of.texts[1:])) for of in parts]
-        first, last = (tuple(self._events(half[place], 0) for half in halves) for place in range(2))
-        yield Batch(first, "0", len(first), is_snapshot=True)
-        yield Batch(last, self.at, sum(len(of.texts) for of in parts) - len(first), progress=position)
+
+        def half(is_last: bool) -> Batch:
+            texts = [of.texts[1:] if is_last else of.texts[:1] for of in parts]
+            found = [self._events(replace(of, texts=own), 0) for of, own in zip(parts, texts, strict=True)]
+            place = self.at if is_last else "0"
+            return Batch(tuple(found), place, sum(map(len, texts)), is_snapshot=not is_last)
+
+        return Load(self, half)
+
+    def stream(self, place: int) -> Batch:
+        """The events of the tables that are loaded at a place of the log."""
+        tables = tuple(self._events(of, place) for of in self.log[place] if of.table in self.loaded)
+        return Batch(tables, str(place + 1), len(tables))
+
+    def join(self, tables: Collection[str], position: str, end: Batch) -> str:
+        return position
+
+    def pause(self) -> None:
+        self.paused.set()
 
 
 def source_of(lake: Warehouse, *names: str, **settings: Any) -> IngestSource:

@@ -18,9 +18,9 @@ import pytest
 
 from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.job import BatchReport
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import SourceLease
@@ -31,7 +31,7 @@ from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.operations.inspect import history, status
 from arctic_runtime.spark.refresh.restore import restore
 from dbt.adapters.arctic.sources import ingested_models
-from tests.spark.replay import ITEMS, ORDERS, Loading, Part, Replay, event, ingest, source_of
+from tests.spark.replay import ITEMS, ORDERS, Loading, Part, Replay, event, ingest, ingestion_of, source_of
 from tests.spark.warehouse import Warehouse
 
 
@@ -692,6 +692,62 @@ def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: 
         assert lake.broken(table.model((key,))) == []
 
 
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed: bool) -> None:
+    """The load ends only after that. What has changed since its snapshot is in it, and the stream goes on from there.
+
+    So it is wherever the process dies, in the stream or in the load.
+    """
+    lake = lake.under(ingest={"lease_seconds": 0})
+    died: set[str] = set()
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        done = action()
+        thread = "load" if threading.current_thread().name.startswith("load") else "stream"
+        if is_killed and (place := f"{name} of the {thread}") not in died:
+            died.add(place)
+            raise Died(place)
+        return done
+
+    ingest(lake, source_of(lake, "orders"), Replay([FIRST]))
+    source = replace(source_of(lake, "orders", "items"), trigger_seconds=0)
+    ordered = [[Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of})])] for of in (2, 3)]
+    log = [FIRST, [priced("c", "a", 1)], *ordered, [priced("u", "a", 2), priced("c", "b", 1)], [priced("u", "b", 3)]]
+
+    def attempt() -> None:
+        snapshot = {"public.items": Part("public.items", ITEMS, [read("a", 1), read("c", 7)])}
+        transport = Loading(log[:5], rows=snapshot, at="2")
+
+        def report(batch: BatchReport) -> None:
+            if int(batch.progress.position or 0) >= 4:
+                transport.log = log[:5]
+                transport.is_ready.set()
+            if "public.items" in transport.followed[-1]:
+                job.stop()
+
+        job = ingestion_of(lake, source, transport, report)
+        transport.log = log[:4]
+        job.run(once=False)
+        assert transport.followed[-1] == {"public.orders", "public.items"}
+
+    with failpoint(dying):
+        for _ in range(40):
+            with contextlib.suppress(Died):
+                attempt()
+                break
+    places = {"ingest.stage of the load", "commit.publish of the load", "ingest.advance of the stream"}
+    assert not is_killed or places <= died
+    assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2), (3, "a", 3)}
+    assert rows(lake, "items") == {("a", Decimal(2)), ("b", Decimal(1)), ("c", Decimal(7))}
+    ingest(lake, source, Loading(log))
+    assert rows(lake, "items") == {("a", Decimal(2)), ("b", Decimal(3)), ("c", Decimal(7))}
+    changes = lake.spark.table(lake.sql_name("items__changes")).select("name", "price", "_action").collect()
+    exact = [("a", 1, "insert"), ("a", 2, "update"), ("b", 1, "insert"), ("b", 3, "update"), ("c", 7, "insert")]
+    assert is_killed or sorted((*row,) for row in changes) == exact
+    for table, key in zip(source.tables, ("id", "name"), strict=True):
+        assert lake.broken(table.model((key,))) == []
+
+
 def test_one_table_is_loaded_again_and_gets_what_differs(lake: Warehouse) -> None:
     """So does a table that was left out meanwhile: its events of then never came."""
     both, one = source_of(lake, "orders", "items"), source_of(lake, "orders")
@@ -737,22 +793,22 @@ def test_tables_that_a_source_includes_are_loaded_when_they_are_there(lake: Ware
     log = [[*FIRST, priced("c", "b", 1)], FIRST, [priced("u", "a", 2)]]
     first = Loading(log[:1], tables=["orders", "items", "people"])
     ingest(lake, source, first)
-    assert (first.loaded, first.taken, rows(lake, "items")) == ([], ["public.items"], {("b", Decimal(1))})
+    both = {"public.orders", "public.items"}
+    assert (first.loaded, first.followed[-1], rows(lake, "items")) == ([], both, {("b", Decimal(1))})
+    nothing = {"public.nothing": Part("public.nothing", NOTHING, [])}
+    made = Loading(log, rows={**items, **nothing}, at="3", tables=["orders"])
+    made.is_ready.set()
 
-    class Made(Loading):
-        """A source in which a table is made after the first batch."""
-
-        def batches(self, until_drained: bool) -> Iterator[Batch]:
-            for batch in super().batches(until_drained):
-                yield batch
-                self.tables = ["orders", "items", "nothing"]
+    def report(batch: BatchReport) -> None:
+        """A table is made after the first batch; all ends when the stream has it."""
+        made.tables = ["orders", "items", "nothing"]
+        if "public.nothing" in made.followed[-1]:
             job.stop()
 
-    nothing = {"public.nothing": Part("public.nothing", NOTHING, [])}
-    made = Made(log, rows={**items, **nothing}, at="3", tables=["orders"])
-    job = Ingestion(source, made, debezium(), lake.reader, lake.environment.session)
+    job = ingestion_of(lake, source, made, report)
     job.run(once=False)
     assert made.loaded == ["public.nothing"]
+    assert made.followed[-1] == {*both, "public.nothing"}
     assert rows(lake, "nothing") == set()
     models = ingested_models([source], lake.reader)
     assert sorted(model.table.name for model in models) == ["items", "nothing", "orders"]

@@ -9,7 +9,7 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -23,6 +23,7 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium_connection import HISTORY, OFFSETS, DebeziumConnection, engine_properties
+from arctic_runtime.ingest.transports.debezium_load import DebeziumLoad
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, Position, Source, read_position
 from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
 from arctic_runtime.ingest.transports.schema_history import of_tables, until
@@ -118,8 +119,9 @@ class DebeziumTransport:
         self._thresholds = thresholds
         self._reconnects = reconnects
         self._now: _Open | None = None
-        self._beside: DebeziumTransport | None = None
+        self._is_loading = False
         self._closed = threading.Event()
+        self._paused = threading.Event()
         self._receipts: dict[str, _Receipt] = {}
         self._tables: dict[int, tuple[str, SourceSchema]] = {}
         self._acknowledged_at = 0.0
@@ -131,8 +133,8 @@ class DebeziumTransport:
         finally:
             server.close()
 
-    def take_on(self, tables: Collection[str]) -> None:
-        self._connection = self._connection.with_tables(tables)
+    def follow(self, tables: Collection[str]) -> None:
+        self._connection = self._connection.of_tables(tables)
 
     def check(self, position: str | None) -> None:
         server = self._server()
@@ -162,7 +164,7 @@ class DebeziumTransport:
         heard = told = gathering = time.monotonic()
         pushed = 0.0 if until_drained else heard
         gathered: Batch | None = None
-        while not self._closed.is_set():
+        while not (self._closed.is_set() or self._paused.is_set()):
             is_end = until_drained and now.server.reached(now.position, end)
             if gathered is not None and (is_end or self._is_full(gathered) or not self._may_grow(now, gathering)):
                 yield gathered
@@ -216,54 +218,65 @@ class DebeziumTransport:
                 "`arctic ingest --resync` reads the tables once more and writes what differs"
             )
 
-    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
-        known = read_position(position)
+    def load(self, tables: Collection[str], position: str) -> DebeziumLoad:
         server = self._server()
-        self._closed.clear()
+        self._is_loading = True
         try:
-            server.check(known)
+            server.check(read_position(position))
             server.publish(tables)
         finally:
             server.close()
         often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
-        self._beside = DebeziumTransport(self._connection.beside(tables), often, reconnects=False)
-        try:
-            self._beside.open(INITIAL.text)
-            for batch in self._beside.snapshot():
-                yield batch if batch.is_snapshot else self._loaded(batch, tables, known)
-        finally:
-            self._beside.close()
+        beside = self._connection.beside(tables)
+        return DebeziumLoad(lambda: DebeziumTransport(beside, often, reconnects=False), self._thresholds)
 
-    def snapshot(self) -> Iterator[Batch]:
-        """The batches of the snapshot of a transport that was just opened at the initial position.
+    def join(self, tables: Collection[str], position: str, end: Batch) -> str:
+        self._connection = self._connection.with_tables(tables)
+        self._is_loading = False
+        if end.progress is None:
+            return position
+        known, at = read_position(position), read_position(end.progress)
+        left = [replace(of, tables=tuple(sorted({*of.tables} - {*tables}))) for of in known.joining]
+        new = Joining(tuple(tables), at.offset, of_tables(at.history or "", tables))
+        known = replace(known, joining=(*(of for of in left if of.tables), new))
+        return known.progress or known.text
 
-        The position of the last is that of its rows among the events of all streams.
+    def pause(self) -> None:
+        self._paused.set()
+
+    def loading(self, finishing: threading.Event) -> Iterator[Batch]:
+        """The snapshot of a transport that was just opened at the initial position, and the stream after it.
+
+        The batch that ends the snapshot has as its position that of the rows among the events of all streams. Ends when
+        all was read that was committed before `finishing` was set.
         """
         server, order = self._opened().server, self._opened().server.order
         end: Batch | None = None
+        begin = rows = INITIAL
+        until = server.end() if finishing.is_set() else None
         for batch in self.batches(until_drained=False):
+            until = server.end() if until is None and finishing.is_set() else until
             if batch.is_snapshot:
                 yield batch
                 continue
             if end is None:
-                end = batch
+                end, begin = batch, read_position(batch.position)
                 server.mark()
-            begin = read_position(end.position)
-            first = _first(batch) if batch is not end and batch.count else None
-            if first is not None or order.has_come_to(read_position(batch.position), begin.offset):
-                yield replace(end, position=order.as_of(begin, first).text)
+            at = read_position(batch.position)
+            if rows.is_snapshot:
+                first = _first(batch) if batch is not end and batch.count else None
+                if first is None and not order.has_come_to(at, begin.offset):
+                    continue
+                rows = order.as_of(begin, first)
+                yield replace(end, position=rows.text)
+            if batch is end:
+                at = rows
+            else:
+                # Until something is committed, the position is the begin, which other streams do not have.
+                at = replace(at, offset=rows.offset) if at.offset == begin.offset else at
+                yield replace(batch, position=at.text)
+            if until is not None and server.reached(at, until):
                 return
-
-    def _loaded(self, batch: Batch, tables: Collection[str], known: Position) -> Batch:
-        """The last batch of a snapshot of tables, which the stream that is at a position has from then on."""
-        self._connection = self._connection.with_tables(tables)
-        position = replace(read_position(batch.position), partition=known.partition)
-        if batch.progress is not None:
-            definitions = of_tables(read_position(batch.progress).history or "", tables)
-            left = [replace(of, tables=tuple(sorted({*of.tables} - {*tables}))) for of in known.joining]
-            new = Joining(tuple(tables), position.offset, definitions)
-            known = replace(known, joining=(*(of for of in left if of.tables), new))
-        return replace(batch, position=position.text, progress=known.progress or known.text)
 
     def _is_joining(self, now: _Open) -> bool:
         """Whether the stream has come to the place from which on it has more tables."""
@@ -283,7 +296,7 @@ class DebeziumTransport:
             yield gathered
         position = _with_joined(now.server, replace(now.position, history=now.run.history()))
         now.run.close()
-        now.run, now.position, now.end = self._started(now.server, position), position, None
+        now.run, now.position, now.end = self._started(now.server, position, is_again=True), position, None
         yield Batch((), position.text, 0, progress=position.progress, comes_again=True)
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
@@ -308,8 +321,7 @@ class DebeziumTransport:
 
     def close(self) -> None:
         self._closed.set()
-        if self._beside is not None:
-            self._beside.close()
+        self._paused.clear()
         if self._now is None:
             return
         now, self._now = self._now, None
@@ -350,13 +362,18 @@ class DebeziumTransport:
         """The connection with the tables that the stream has at a position."""
         return self._connection.without_tables([table for of in position.joining for table in of.tables])
 
-    def _started(self, server: SourceServer, position: Position) -> _Run:
-        """An engine that goes on after a position, or begins with a snapshot."""
+    def _started(self, server: SourceServer, position: Position, is_again: bool = False) -> _Run:
+        """An engine that goes on after a position, or begins with a snapshot.
+
+        One that reads `is_again`, or while a load goes on beside it, leaves what the log has to what was said before.
+        """
         from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
 
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
         inside = Path(folder.name)
-        properties = engine_properties(self._connection_at(position), inside, self._thresholds, server.properties())
+        connection = self._connection_at(position)
+        connection = connection.as_published() if is_again or self._is_loading else connection
+        properties = engine_properties(connection, inside, self._thresholds, server.properties())
         # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
         engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, self._thresholds)
         self._tables.clear()
@@ -411,7 +428,7 @@ class DebeziumTransport:
                 if time.monotonic() > until:
                     raise
         if not self._closed.is_set():
-            now.run = self._started(now.server, now.position)
+            now.run = self._started(now.server, now.position, is_again=True)
 
     def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position, _Receipt | None]]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""

@@ -22,6 +22,8 @@ HISTORY = "history"
 _SLOT_LENGTH = 58
 """Most characters of a slot's name to which others are added; PostgreSQL takes 63."""
 
+_AS_PUBLISHED = {"publication.autocreate.mode": "disabled"}
+
 _OWN_IDS = 1_000_000_000
 """Where numbers of replicas begin that nobody chose."""
 
@@ -74,6 +76,16 @@ class DebeziumConnection:
         """The name of the publication in PostgreSQL."""
         return self.properties.get("publication.name", self.slot)
 
+    def of_tables(self, tables: Collection[str]) -> DebeziumConnection:
+        """The connection with these tables and no others, by their names."""
+        return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
+
+    def as_published(self) -> DebeziumConnection:
+        """The connection of a reader who leaves the publication in PostgreSQL as it is."""
+        if self.connector != "postgresql":
+            return self
+        return replace(self, properties={**self.properties, **_AS_PUBLISHED})
+
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
         """The connection with more tables, by their names."""
         more = [re.escape(table) for table in tables if not self.reads(table)]
@@ -89,11 +101,9 @@ class DebeziumConnection:
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
         if self.connector == "postgresql":
             # The server drops a temporary slot when its reader ends.
-            own |= {"slot.drop.on.stop": "true", "publication.name": self.publication}
-            own["publication.autocreate.mode"] = "disabled"
+            own |= {"slot.drop.on.stop": "true", "publication.name": self.publication, **_AS_PUBLISHED}
         slot = f"{self.slot[:_SLOT_LENGTH]}_load"
-        patterns = tuple(re.escape(table) for table in tables)
-        return replace(self, tables=patterns, slot=slot, server_id=None, properties={**self.properties, **own})
+        return replace(self.of_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
 
     def masked(self, text: str) -> str:
         """A text without the password, should it be in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -112,20 +112,54 @@ class CatalogTable:
         return f"{self.schema}.{self.name}"
 
 
+class TableLoad(Protocol):
+    """The load of some tables beside a stream: rows of a snapshot, then what has changed since. Used by one thread.
+
+    `finish` and `close` may be called by others.
+    """
+
+    def batches(self) -> Iterator[Batch]:
+        """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
+
+        That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
+        `comes_again` has no events: the load begins anew. Raises SourceError where a table is not there.
+        """
+
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        """As `Transport.after`."""
+
+    def acknowledge(self, batch: Batch) -> None:
+        """As `Transport.acknowledge`."""
+
+    def finish(self) -> None:
+        """Has `batches` end when they have all that was committed at the source before this."""
+
+    def close(self) -> None:
+        """Ends `batches` at once; can be called at any time, also twice."""
+
+
 @runtime_checkable
 class LoadsTables(Protocol):
-    """A transport of a database: it knows all tables there, and takes snapshots of some beside the stream."""
+    """A transport of a database: it knows all tables there, and loads some beside the stream of the others."""
 
     def catalog(self) -> list[CatalogTable]:
         """The tables of the database that can be read, but for those of the server itself."""
 
-    def take_on(self, tables: Collection[str]) -> None:
-        """Has `open` read tables besides those that it reads already."""
+    def follow(self, tables: Collection[str]) -> None:
+        """Has the next `open` read these tables and no others."""
 
-    def load(self, tables: Collection[str], position: str) -> Generator[Batch]:
-        """Rows of some tables, while the transport is not open and its stream stands at a position.
+    def load(self, tables: Collection[str], position: str) -> TableLoad:
+        """A load of tables that the stream, which stands at a position or comes from there, does not have.
 
-        The last batch, which is no `is_snapshot`, has as its position the one as of which the rows are: `after` leaves
-        out events up to it. Its `progress` is what `open` takes to go on with these tables too. Without such a batch
-        `close` was called. Raises SourceError where a table is not there.
+        From here on, the source keeps what the load needs. Raises SourceError where it can't.
         """
+
+    def join(self, tables: Collection[str], position: str, end: Batch) -> str:
+        """From where the next `open` reads tables too, whose load gave `end` as its last batch.
+
+        The stream was closed at `position` before the load was told to finish. All tables' own positions leave out what
+        comes again.
+        """
+
+    def pause(self) -> None:
+        """Ends `batches` before the next one, until `close`; can be called by another thread."""

@@ -155,10 +155,15 @@ class Ledger:
 
     def drop(self, source_tables: Collection[str], until: int | None = None) -> None:
         """Drops the dead letters of tables that get the rows of a snapshot; with `until` those up to a number."""
-        if self.dead():
+        is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
+        is_dropped = F.col("table").isin(*source_tables) & is_old
+
+        def attempt() -> None:
             snapshot, kept = self.read()
-            is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
-            self._replace(kept.where(~(F.col("table").isin(*source_tables) & is_old)), snapshot)
+            self._replace(kept.where(~is_dropped), snapshot)
+
+        if self.dead():
+            retried(attempt, self._reader.thresholds.commits.attempts)
 
     def _replace(self, rows: DataFrame, snapshot: int) -> None:
         writer = rows.writeTo(name(*self.table.parts)).options(**unmoved(snapshot))

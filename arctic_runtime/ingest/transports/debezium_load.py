@@ -1,0 +1,79 @@
+"""A load of tables by an engine of its own, beside that of the stream."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium_position import INITIAL
+from arctic_runtime.ingest.transports.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.thresholds import DebeziumThresholds
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.transports.debezium import DebeziumTransport
+
+LOG = logging.getLogger(__name__)
+
+
+class DebeziumLoad:
+    """A `TableLoad`. `reader` makes a transport of the tables alone, which is opened here and leaves nothing behind.
+
+    Where the connection is lost, the load begins anew: the server has forgotten the place of the snapshot.
+    """
+
+    def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
+        self._reader = reader
+        self._thresholds = thresholds
+        self._now: DebeziumTransport | None = None
+        self._finishing = threading.Event()
+        self._closed = threading.Event()
+
+    def batches(self) -> Iterator[Batch]:
+        lost_at: float | None = None
+        while not self._closed.is_set():
+            try:
+                for batch in self._read():
+                    lost_at = None
+                    yield batch
+                return
+            except ConnectionLost as lost:
+                lost_at = time.monotonic() if lost_at is None else lost_at
+                is_late = time.monotonic() - lost_at > self._thresholds.reconnect_seconds
+                if self._finishing.is_set() or is_late:
+                    raise
+                LOG.warning("%s\nThe load begins anew when the server answers again.", lost)
+            self._closed.wait(self._thresholds.reconnect_poll_seconds)
+            yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True)
+
+    def after(self, events: TableEvents, position: str) -> TableEvents:
+        return self._opened().after(events, position)
+
+    def acknowledge(self, batch: Batch) -> None:
+        self._opened().acknowledge(batch)
+
+    def finish(self) -> None:
+        self._finishing.set()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._now is not None:
+            self._now.close()
+
+    def _read(self) -> Iterator[Batch]:
+        self._now = reader = self._reader()
+        try:
+            reader.open(INITIAL.text)
+            if not self._closed.is_set():
+                yield from reader.loading(self._finishing)
+        finally:
+            reader.close()
+
+    def _opened(self) -> DebeziumTransport:
+        if self._now is None:
+            raise SourceError("the load has not begun")
+        return self._now

@@ -1,0 +1,145 @@
+"""A load is kept up until it is near its source, begins anew where it must, and tells of its failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.loading import Loading
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+
+ROWS = Batch((), "1", 2, is_snapshot=True)
+END = Batch((), "2", 1)
+
+
+@dataclass
+class Writer:
+    """A batch writer, and its ledger, that only notes what is asked of it."""
+
+    calls: list[str] = field(default_factory=list)
+    tables: tuple[str, ...] = ("shop.orders",)
+
+    @property
+    def ledger(self) -> Writer:
+        return self
+
+    def newest(self) -> int:
+        return 7
+
+    def begin_snapshot(self) -> None:
+        self.calls.append("begin")
+
+    def collect(self, batch: Batch) -> tuple[Any, ...]:
+        self.calls.append(f"collect {batch.position}")
+        return ()
+
+    def drop(self, tables: frozenset[str], until: int) -> None:
+        self.calls.append(f"drop {', '.join(tables)} {until}")
+
+    def end_snapshot(self, position: str) -> tuple[Any, ...]:
+        self.calls.append(f"end {position}")
+        return ()
+
+    def write(self, batch: Batch, _: Callable[..., Any]) -> tuple[Any, ...]:
+        self.calls.append(f"write {batch.position}")
+        return ()
+
+
+@dataclass
+class Load:
+    """A load that gives batches, and then fails or waits until it is to finish or is closed."""
+
+    given: list[Batch]
+    error: Exception | None = None
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def batches(self) -> Iterator[Batch]:
+        yield from self.given
+        if self.error is not None:
+            raise self.error
+        assert self.ending.wait(10)
+
+    def after(self, events: TableEvents, _: str) -> TableEvents:
+        return events
+
+    def acknowledge(self, _: Batch) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.ending.set()
+
+    def close(self) -> None:
+        self.ending.set()
+
+
+def aged(position: str, seconds: float) -> Batch:
+    """A batch after which the source had nothing more that many seconds ago."""
+    return Batch((), position, 0, caught_up=datetime.now(timezone.utc) - timedelta(seconds=seconds))
+
+
+def started(load: Load, writer: Writer, pool: ThreadPoolExecutor) -> tuple[Loading, threading.Event]:
+    due = threading.Event()
+    loading = Loading(load, writer, lambda *_: None, due.set, 5.0)  # type: ignore[arg-type]
+    loading.start(pool)
+    return loading, due
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as made:
+        yield made
+
+
+def test_rows_are_published_when_all_are_there_and_changes_as_they_come(pool: ThreadPoolExecutor) -> None:
+    writer = Writer()
+    last = Batch((), "4", 1)
+    loading, due = started(Load([ROWS, END, Batch((), "3", 1), last]), writer, pool)
+    assert loading.finish() == last
+    assert writer.calls == [
+        "begin", "collect 1", "collect 2", "drop shop.orders 7", "end 2", "write 3", "write 4",
+    ]  # fmt: skip
+    assert not due.is_set()
+
+
+def test_a_load_that_begins_anew_forgets_what_it_collected(pool: ThreadPoolExecutor) -> None:
+    writer = Writer()
+    again = Batch((), "0", 0, is_snapshot=True, comes_again=True)
+    loading, _ = started(Load([ROWS, END, Batch((), "3", 1), again, ROWS, END]), writer, pool)
+    assert loading.finish() == END
+    assert writer.calls.count("begin") == 2
+    assert writer.calls[-4:] == ["collect 1", "collect 2", "drop shop.orders 7", "end 2"]
+
+
+@pytest.mark.parametrize(
+    ("ages", "is_due"), [([4.0], True), ([600.0], False), ([600.0, 60.0], False), ([600.0, 60.0, 40.0], True)]
+)
+def test_tables_join_when_they_are_near_the_source_or_come_no_nearer(
+    pool: ThreadPoolExecutor, ages: list[float], is_due: bool
+) -> None:
+    load = Load([END, *(aged(str(place), age) for place, age in enumerate(ages, 3))])
+    load.ending.set()
+    loading, due = started(load, Writer(), pool)
+    assert loading._work is not None
+    loading._work.result(10)
+    assert (loading.is_due, due.is_set()) == (is_due, is_due)
+
+
+def test_a_load_that_fails_is_due_and_raises_its_error(pool: ThreadPoolExecutor) -> None:
+    loading, due = started(Load([ROWS], SourceError("there is no table")), Writer(), pool)
+    assert due.wait(10)
+    assert loading.is_due
+    with pytest.raises(SourceError, match="there is no table"):
+        loading.finish()
+
+
+def test_a_load_that_is_closed_gives_nothing_to_join(pool: ThreadPoolExecutor) -> None:
+    loading, _ = started(Load([ROWS, END]), Writer(), pool)
+    loading.close()
+    assert loading.finish() is None
