@@ -6,6 +6,7 @@ __all__ = [
     "change_set",
     "columns",
     "compaction",
+    "consistent_cut",
     "declared",
     "expiry",
     "hash_tree",

@@ -16,6 +16,7 @@ from arctic_runtime.catalog.observe import (
 )
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
+from arctic_runtime.model.consistent_cut import version_at
 from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
@@ -37,8 +38,9 @@ class Ingestion:
     """How far a table is that a source of change data keeps; empty texts and None where nothing tells.
 
     `table` is its name in the source. `position` is up to where it has all events, and `source_position` up to where
-    all tables of the source have them. `changed_at` is the time of the newest change at the source that it has. It
-    shows the source as of `as_of`, which was `lag_seconds` ago. `dead_letters` are those of all tables of the source.
+    all tables of the source have them; `cut_version` is the version that has nothing after that, empty where none is
+    known. `changed_at` is the time of the newest change at the source that it has. It shows the source as of `as_of`,
+    which was `lag_seconds` ago. `dead_letters` are those of all tables of the source.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Ingestion:
     position: str = ""
     changed_at: str = ""
     source_position: str = ""
+    cut_version: str = ""
     as_of: str = ""
     lag_seconds: float | None = None
     dead_letters: int = 0
@@ -137,6 +140,8 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
     runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
     last = last_run(log)
+    position = found.progress.position or ""
+    cut = version_at(run_commits(log), position)
     # The table has what all tables have, and may have more.
     progress = found.progress.later([own], None)
     return Ingestion(
@@ -144,7 +149,8 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
         table=model.ingested_from,
         position=(last.position if last else None) or "",
         changed_at=_iso(own),
-        source_position=plain_position(found.progress.position or ""),
+        source_position=plain_position(position),
+        cut_version=str(cut.version.snapshot) if cut else "",
         as_of=_iso(progress.as_of),
         lag_seconds=progress.lag_seconds(now),
         dead_letters=found.dead_letters,
@@ -176,9 +182,10 @@ def _describe_ingestion(of: Ingestion) -> list[str]:
     newest = f"newest change of {of.changed_at}, " if of.changed_at else ""
     lag = "" if of.lag_seconds is None else f"{of.lag_seconds:,.0f} s behind, "
     own, all_tables = (describe_position(text) or "its begin" for text in (of.position, of.source_position))
+    version = f", which version {of.cut_version} shows" if of.cut_version else ""
     return [
         f"  ingested from {of.table} of {of.source}: {newest}{lag}{of.dead_letters:,} dead letters in the source",
-        f"  last commit at {own}; all tables of {of.source} are complete up to {all_tables}",
+        f"  last commit at {own}; all tables of {of.source} are complete up to {all_tables}{version}",
     ]
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from tests.ingest.kafka_server import KafkaServer
 from tests.ingest.servers import MariaDBServer, Missing, PostgreSQLServer
+from tests.ingest.two_tables import source
 from tests.spark.conftest import environment, lake, namespace, reader, spark
 
-__all__ = ["environment", "lake", "namespace", "reader", "spark"]
+__all__ = ["environment", "lake", "namespace", "reader", "source", "spark"]
 
 Server = TypeVar("Server")
 

@@ -9,7 +9,7 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -17,15 +17,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium_connection import HISTORY, OFFSETS, DebeziumConnection, engine_properties
 from arctic_runtime.ingest.transports.debezium_load import DebeziumLoad
-from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, Position, Source, read_position
-from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
+from arctic_runtime.ingest.transports.debezium_position import (
+    INITIAL,
+    Joining,
+    Position,
+    read_position,
+)
+from arctic_runtime.ingest.transports.placed_events import (
+    PlacedEvents,
+    batch_of,
+    divided,
+    first_source,
+    gathered_with,
+    joined,
+    of_snapshot,
+    placed,
+)
+from arctic_runtime.ingest.transports.replayed import are_new, newest
 from arctic_runtime.ingest.transports.schema_history import of_tables, until
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents
@@ -43,22 +57,18 @@ _RUNS = itertools.count(1)
 _NO_PLACES = pa.array([], pa.int64())
 
 
-@dataclass(frozen=True)
-class PlacedEvents(TableEvents):
-    """Events of a table that follow on a position in the stream."""
-
-    events: pa.Table
-    start: Position | None = None
-
-
 @dataclass
 class _Run:
-    """One run of the engine. `read` is how far it has read, `resume` up to where its events are known already."""
+    """One run of the engine. `read` is how far it has read, `resume` up to where its events are known already.
+
+    `held` are the events of a transaction of which more may come, after the position of the last batch.
+    """
 
     engine: Engine
     folder: tempfile.TemporaryDirectory[str]
     read: Position
     resume: Position | None
+    held: Batch | None = None
 
     def history(self) -> str | None:
         """The definitions of tables over time up to now; None for connectors that need none."""
@@ -186,14 +196,14 @@ class DebeziumTransport:
                         told = pushed = pushed if until_drained else heard
                         batch = replace(piece, caught_up=None if position.joining else now.caught_up())
                         gathering = gathering if gathered is not None else time.monotonic()
-                        ready, gathered = _gathered(gathered, batch, ends_snapshot)
+                        ready, gathered = gathered_with(gathered, batch, ends_snapshot)
                         yield from ready
                 if now.end is None and time.monotonic() - now.asked > self._thresholds.idle_seconds:
                     now.ask_end()
                 if self._is_joining(now):
                     yield from self._rejoined(now, gathered)
                     gathered = None
-            elif time.monotonic() - pushed > pause:
+            elif time.monotonic() - pushed > (pause if now.run.held is None else self._thresholds.push_seconds):
                 pushed = time.monotonic()
                 now.ask_end()
                 self._push(now, until_drained)
@@ -207,7 +217,7 @@ class DebeziumTransport:
         return is_loading or now.run.engine.has_waiting
 
     def _is_full(self, batch: Batch) -> bool:
-        return sum(int(of.events.nbytes) for of in _placed(batch)) >= self._thresholds.batch_bytes
+        return sum(int(of.events.nbytes) for of in placed(batch)) >= self._thresholds.batch_bytes
 
     def _check_no_snapshot(self, before: Position, position: Position) -> None:
         """Raises SourceError where Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
@@ -264,7 +274,7 @@ class DebeziumTransport:
                 server.mark()
             at = read_position(batch.position)
             if rows.is_snapshot:
-                first = _first(batch) if batch is not end and batch.count else None
+                first = first_source(batch) if batch is not end and batch.count else None
                 if first is None and not order.has_come_to(at, begin.offset):
                     continue
                 rows = order.as_of(begin, first)
@@ -436,13 +446,13 @@ class DebeziumTransport:
         events = [self._events(one, start) for one in records.events]
         if "snapshot" in records.offset:
             now.run.read = Position(records.partition, records.offset)
-            yield _batch(events, now.run.read), now.run.read, receipt
+            yield batch_of(events, now.run.read), now.run.read, receipt
             return
         if start.is_snapshot:
-            rows, events = _divided(events)
+            rows, events = of_snapshot(events)
             start = Position(records.partition, now.server.begin(records.first))
             start = replace(start, history=now.run.history())
-            yield _batch([*rows, *self._without_rows(now, start)], start), start, None
+            yield batch_of([*rows, *self._without_rows(now, start)], start), start, None
         last = {of.table: found for of in events if (found := newest(order, of.events[PAYLOAD])) is not None}
         now.run.read = order.position(records.partition, records.offset, last, start)
         if now.run.resume is not None:
@@ -451,7 +461,24 @@ class DebeziumTransport:
                 return
             now.run.resume = None
         position = replace(now.run.read, history=now.run.history(), joining=now.position.joining)
-        yield _batch(events, position), position, receipt
+        whole, position = self._whole(now, batch_of(events, position), position)
+        yield whole, position, receipt
+
+    def _whole(self, now: _Open, batch: Batch, position: Position) -> tuple[Batch, Position]:
+        """Whole transactions among what was read up to a position, which ends with the last of them.
+
+        The events of one of which more may come are held back, unless they are too many to wait for its end.
+        """
+        read = batch if now.run.held is None else joined(now.run.held, batch)
+        now.run.held = None
+        if position.seen is None:
+            return read, position
+        begin = replace(position, seen=None)
+        whole, begun = divided(now.server.order, read, begin)
+        if self._is_full(begun):
+            return read, position
+        now.run.held = begun
+        return whole, begin
 
     def _new(self, now: _Open, of: PlacedEvents, resume: Position) -> PlacedEvents:
         """The events that come after a position up to which all were read."""
@@ -494,68 +521,3 @@ def _with_joined(server: SourceServer, position: Position) -> Position:
     place = server.order.as_of(Position(position.partition, first.offset), None)
     history = until(position.history or "", first.offset) + first.history
     return replace(place, history=history, joining=tuple(others))
-
-
-def _first(batch: Batch) -> Source:
-    """The source of the first event of a batch."""
-    parts: list[pa.Table] = [of.events for of in batch.tables]
-    first = min(parts, key=lambda of: of[ARRIVAL][0].as_py())
-    source: Source = json.loads(first[PAYLOAD][0].as_py())["source"]
-    return source
-
-
-def _batch(events: Iterable[PlacedEvents], position: Position) -> Batch:
-    """A batch of events up to a position; parts without events are there to tell their table's schema."""
-    tables = merged(events)
-    count = sum(of.events.num_rows for of in tables)
-    return Batch(tables, position.text, count, position.is_snapshot, position.progress)
-
-
-def merged(events: Iterable[PlacedEvents]) -> tuple[PlacedEvents, ...]:
-    """Events of a table that follow on others with an equal schema are put together with them.
-
-    A connector makes a schema anew when it reads the table's definition again, changed or not.
-    """
-    found: list[PlacedEvents] = []
-    for new in events:
-        place = next((i for i in reversed(range(len(found))) if found[i].table == new.table), None)
-        if place is not None and found[place].schema == new.schema:
-            both = pa.concat_tables([found[place].events, new.events])
-            found[place] = replace(found[place], events=both)
-        else:
-            found.append(new)
-    return tuple(found)
-
-
-def _gathered(before: Batch | None, batch: Batch, ends_snapshot: bool) -> tuple[list[Batch], Batch | None]:
-    """The batches that are complete, and the one that others may join. A batch that ends a snapshot stands alone."""
-    if ends_snapshot:
-        return [batch] if before is None else [before, batch], None
-    return [], batch if before is None else joined(before, batch)
-
-
-def joined(batch: Batch, later: Batch) -> Batch:
-    """A batch and the one that follows on it as one; `later` has the events that come later."""
-    before = _placed(batch)
-    moved = max((pc.max(of.events[ARRIVAL]).as_py() for of in before), default=-1) + 1
-    behind = [replace(of, events=_moved(of.events, moved)) for of in _placed(later)]
-    caught_up = later.caught_up or batch.caught_up
-    return replace(later, tables=merged([*before, *behind]), count=batch.count + later.count, caught_up=caught_up)
-
-
-def _placed(batch: Batch) -> list[PlacedEvents]:
-    return [of for of in batch.tables if isinstance(of, PlacedEvents)]
-
-
-def _moved(events: pa.Table, by: int) -> pa.Table:
-    return events.set_column(events.schema.get_field_index(ARRIVAL), ARRIVAL, pc.add(events[ARRIVAL], by))
-
-
-def _divided(events: Iterable[PlacedEvents]) -> tuple[list[PlacedEvents], list[PlacedEvents]]:
-    """The rows of a snapshot, and the events of the stream after it."""
-    rows, stream = [], []
-    for of in events:
-        count = snapshot_rows(of.events[PAYLOAD])
-        rows.append(replace(of, events=of.events.slice(0, count)))
-        stream.append(replace(of, events=of.events.slice(count)))
-    return [of for of in rows if of.events.num_rows], [of for of in stream if of.events.num_rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from arctic_runtime.ingest.transports.debezium_position import LogOrder, Newest, Position
@@ -53,10 +53,20 @@ def newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
 
 def snapshot_rows(payloads: Sequence[Any]) -> int:
     """How many of a table's events are rows of a snapshot; these come before all others."""
+    return _count(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
+
+
+def events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
+    """How many of a table's events, all of the stream, come before a position at which a transaction begins."""
+    return _count(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
+
+
+def _count(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
+    """How many events are counted; these come before all others."""
     low, high = 0, len(payloads)
     while low < high:
         middle = (low + high) // 2
-        if json.loads(str(payloads[middle]))["op"] == SNAPSHOT_ROW:
+        if is_counted(json.loads(str(payloads[middle]))):
             low = middle + 1
         else:
             high = middle

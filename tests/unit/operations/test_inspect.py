@@ -135,6 +135,7 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
         position=json.dumps(POSITION),
         changed_at="2023-11-14 22:13:27+00:00",
         source_position=text,
+        cut_version=found.version,
         as_of="2023-11-14 22:13:27+00:00",
         lag_seconds=9,
         dead_letters=2,
@@ -142,7 +143,8 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
     assert describe_status(replace(found, ingestion=replace(found.ingestion, lag_seconds=9)))[-2:] == [
         "  ingested from public.orders of shop: newest change of 2023-11-14 22:13:27+00:00, 9 s behind, 2 dead letters "
         "in the source",
-        "  last commit at LSN 0/10; all tables of shop are complete up to LSN 0/F",
+        "  last commit at LSN 0/10; all tables of shop are complete up to LSN 0/F, which version "
+        f"{found.version} shows",
     ]
 
 

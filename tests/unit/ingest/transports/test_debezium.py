@@ -11,8 +11,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport, PlacedEvents, joined, merged
+from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings, engine_properties
+from arctic_runtime.ingest.transports.placed_events import PlacedEvents, joined, merged
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch
 from arctic_runtime.thresholds import SHIPPED
 

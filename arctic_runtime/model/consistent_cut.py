@@ -1,0 +1,79 @@
+"""Versions of the tables of a source that show it at one place, with all of a transaction or nothing of it.
+
+The commits of a batch have its position, whichever of its tables they are to, and the progress of the source has the
+position of the last batch that all tables have. So the newest commit of a table up to that position is such a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.state import Commit
+
+
+def version_at(commits: Iterable[Commit], position: str) -> Commit | None:
+    """The newest of a table's commits, oldest first, that has nothing after a position of its source.
+
+    None where that is not known: the position is inside of a transaction or a snapshot, or older commits are gone.
+    """
+    if not _is_whole(position):
+        return None
+    newest, found = None, None
+    for commit in commits:
+        run = RunSummary.decode(commit.summary)
+        newest = run.position or newest
+        if newest is not None and _is_within(newest, position) and not run.position_events:
+            found = commit
+    return found
+
+
+def _is_whole(position: str) -> bool:
+    """Whether a position is at the end of a transaction, where its source has such."""
+    match _read(position):
+        case {"offset": {"snapshot": _}}:
+            return False
+        case {"offset": dict(), "seen": _}:
+            return False
+        case dict():
+            return True
+        case _:
+            return False
+
+
+def _is_within(position: str, other: str) -> bool:
+    """Whether all events up to a position of a source are up to another one too. Rows of a snapshot come before all."""
+    place, end = _place(_read(position)), _place(_read(other))
+    if place is None or end is None:
+        return False
+    return place.keys() <= end.keys() and all(at <= end[log] for log, at in place.items())
+
+
+def _place(position: Any) -> dict[Any, Any] | None:
+    """How far each log of a source was read, in values that can be compared; None where that is not known."""
+    match position:
+        case {"offset": {"snapshot": _}}:
+            return {}
+        case {"offset": {"lsn": int(lsn), **offset}, **more}:
+            seen = more.get("seen") or {}
+            return {"log": (int(offset.get("lsn_commit") or lsn), int(seen.get("lsn") or 0))}
+        case {"offset": {"file": str(file), "pos": place}, **more}:
+            seen = more.get("seen") or {}
+            begin = (int(file.rpartition(".")[2]), int(place), -1)
+            read = (int(str(seen["file"]).rpartition(".")[2]), int(seen["pos"]), int(seen["row"])) if seen else begin
+            return {"log": max(begin, read)}
+        case {"batch": int(number)}:
+            return {"files": number}
+        case dict() if position and all(isinstance(of, dict) for of in position.values()):
+            return {(topic, number): at for topic, of in position.items() for number, at in of.items()}
+        case _:
+            return None
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

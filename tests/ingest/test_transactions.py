@@ -1,0 +1,80 @@
+"""What one transaction of a database changes in several tables comes in one batch, by whose position all are told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.thresholds import SHIPPED
+from tests.ingest.reading import Reading, drain, opened
+from tests.ingest.two_tables import Source
+
+POLLS = replace(SHIPPED.debezium, poll_events=7)
+"""Records cross in parts that end anywhere in transactions."""
+
+
+@pytest.fixture
+def connection(source: Source) -> DebeziumConnection:
+    return replace(source.connection, tables=(rf"{source.at}\.(a|b)",))
+
+
+def transactions(source: Source, first: int, count: int) -> None:
+    """Each gives five rows to both tables, all with its number."""
+    for number in range(first, first + count):
+        ids = range(number * 10, number * 10 + 5)
+        rows = ", ".join(f"({of}, {number})" for of in ids)
+        source.sql("begin", *(f"insert into {{at}}.{table} values {rows}" for table in "ab"), "commit")
+
+
+def numbers(reading: Reading) -> list[set[int]]:
+    """The transactions that each batch has events of."""
+    return [{event["after"]["n"] for _, event in Reading([batch]).events} for batch in reading.batches]
+
+
+def test_a_transaction_is_whole_in_one_batch(source: Source, connection: DebeziumConnection) -> None:
+    position = drain(connection).position
+    transactions(source, 1, 12)
+    reading = drain(connection, position, thresholds=POLLS)
+    assert sum(map(len, numbers(reading))) == 12
+    assert len(reading.events) == 120
+    assert all("seen" not in json.loads(batch.position) for batch in reading.batches)
+    for batch in reading.batches[:-1]:
+        assert len(drain(connection, batch.progress or batch.position).events) % 10 == 0
+
+
+def test_one_that_is_too_large_to_wait_for_comes_in_parts(source: Source, connection: DebeziumConnection) -> None:
+    position = drain(connection).position
+    transactions(source, 1, 6)
+    reading = drain(connection, position, thresholds=replace(POLLS, batch_bytes=1))
+    assert len(reading.events) == 60
+    assert any("seen" in json.loads(batch.position) for batch in reading.batches)
+
+
+def test_the_last_transaction_does_not_wait_for_another_one(source: Source, connection: DebeziumConnection) -> None:
+    position = drain(connection).position
+    found: list[tuple[float, int]] = []
+    with opened(connection, position) as transport:
+        reading = threading.Thread(target=lambda: found.extend(_times(transport.batches(False))))
+        reading.start()
+        begun = []
+        for number in range(1, 4):
+            begun.append(time.monotonic())
+            transactions(source, number, 1)
+            time.sleep(2.5)
+        transport.close()
+        reading.join()
+    assert sum(count for _, count in found) == 30
+    came = [at for at, count in found if count]
+    assert max(at - since for at, since in zip(came, begun, strict=True)) < 2
+
+
+def _times(batches: Iterator[Any]) -> Iterator[tuple[float, int]]:
+    for batch in batches:
+        yield time.monotonic(), batch.count
