@@ -290,7 +290,8 @@ def has_come(is_there: Callable[[], bool]) -> bool:
     return found
 
 
-@ONE_IS_SLOW
+@pytest.mark.slow
+@BOTH
 def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: Database, source: IngestSource) -> None:
     """The load is held up until rows have come that others were given after it began."""
     ingest(lake, replace(source, tables=source.tables[:1]))

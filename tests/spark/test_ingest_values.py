@@ -36,6 +36,8 @@ CASES: tuple[tuple[SourceColumn, Any, Any], ...] = tuple(
         ("string", "json", {}, {"a": [1, 2.50]}, '{"a":[1,2.5]}'),
         ("date", "epoch_days", {}, 19782, datetime.date(2024, 2, 29)),
         ("date", "epoch_days", {}, -1, datetime.date(1969, 12, 31)),
+        ("date", "epoch_days", {}, -719_162, datetime.date.min),
+        ("date", "epoch_days", {}, 2_932_896, datetime.date.max),
         ("date", "date_text", {}, "2024-02-29Z", datetime.date(2024, 2, 29)),
         ("timestamp_ntz", "epoch_millis", {}, 1709212455123, MOMENT.replace(microsecond=123000)),
         ("timestamp_ntz", "epoch_micros", {}, 1709212455123456, MOMENT),
@@ -77,6 +79,9 @@ MISFITS: tuple[tuple[str, Encoding, Any], ...] = (
     ("decimal(5,2)", "plain", 1.255),
     ("decimal(5,2)", "plain", 1000),
     ("boolean", "plain", "perhaps"),
+    ("date", "epoch_days", -719_163),
+    ("date", "epoch_days", 2_932_897),
+    ("date", "epoch_days", -2_147_472_692),
     ("date", "date_text", "2024-02-30"),
     ("date", "date_text", "0000-00-00"),
     ("timestamp_ntz", "epoch_nanos", 1),
@@ -121,7 +126,8 @@ def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
     ]
     rows = decoded(spark, columns)
     for (kind, encoding, written), row in zip(MISFITS, rows, strict=True):
-        assert row[REASON] == f"column v: the value does not fit {kind}", (kind, encoding, written, row)
+        of = ", of the years 1 to 9999" if encoding == "epoch_days" else ""
+        assert row[REASON] == f"column v: the value does not fit {kind}{of}", (kind, encoding, written, row)
         assert row.v is None
 
 

@@ -246,7 +246,7 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
             shown=shown,
             absent=absent,
             decoded=_decoded(_Value(shown, column, form.zone or "UTC")),
-            reason=text(f"column {column.name}: the value does not fit {column.type}"),
+            reason=text(f"column {column.name}: the value does not fit {column.type}{_range_of(column)}"),
         )
         if not _fits_always(column):
             cases.append(misfit)
@@ -285,6 +285,10 @@ def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
             "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})", change=change, operation=operation
         ),
     ]
+
+
+def _range_of(column: SourceColumn) -> str:
+    return ", of the years 1 to 9999" if column.encoding == "epoch_days" else ""
 
 
 def _fits_always(column: SourceColumn) -> bool:
@@ -378,8 +382,18 @@ def _timestamp(micros: Sql, kind: str) -> Sql:
     return statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
 
 
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The first day of the year 1 and the last of 9999, in days since 1970."""
+
+
 def _epoch_days(value: _Value) -> Sql:
-    return statement("date_from_unix_date(try_cast({text} AS int))", text=value.text)
+    """A date of the years 1 to 9999. Debezium writes other counts for older and infinite ones than it should."""
+    return statement(
+        "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
+        days=_count(value),
+        first=number(_FIRST_DAY),
+        last=number(_LAST_DAY),
+    )
 
 
 def _time_of_day(value: _Value, in_second: int) -> Sql:
