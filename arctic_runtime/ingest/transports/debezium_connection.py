@@ -147,7 +147,7 @@ _MYSQL = Connector(
         "enable.time.adjuster": "false",
         # No reconnection by the reader of the log, which would not be exact; it only asks for a sign of life by this.
         "connect.keep.alive": "false",
-        "connect.keep.alive.interval.ms": "1000",
+        "connect.keep.alive.interval.ms": "250",
     },
 )
 

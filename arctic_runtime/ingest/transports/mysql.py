@@ -108,7 +108,7 @@ class MySQL:
         return file_number(str(file)), int(place or 0)
 
     def push(self) -> None:
-        """Nothing: the server tells a reader that waits how far its log is, once a second."""
+        """Nothing: the server tells a reader that waits how far its log is, several times a second."""
 
     def reached(self, position: Position, end: End) -> bool:
         if position.is_snapshot or position.reached is None:
