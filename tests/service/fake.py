@@ -250,6 +250,11 @@ class FakeService:
         """Makes this the state of a table."""
         self._show(table)
 
+    def fail(self, part: str, message: str) -> None:
+        """A part does not work, or does again where there is no message."""
+        self.errors = {name: text for name, text in {**self.errors, part: message}.items() if text}
+        self._put_state(self._state)
+
     def move(self, chance: random.Random, many: int = 3) -> None:
         """Lets something happen to some tables, and to the jobs."""
         for of in chance.sample(self.tables(), min(many, len(self._by_name))):

@@ -183,6 +183,19 @@ def test_a_refusal_of_the_service_stays_below_what_was_filled_in(page: Shown, fa
 
 
 @pytest.mark.slow
+def test_failing_tests_of_a_table_are_shown_on_its_page_until_they_pass(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    fake.fail(f"tests of {FLIGHTS}", "1 of 2 tests failed\n  FAIL unique: Got 3 results")
+    expect(shown.get_by_role("alert")).to_contain_text("FAIL unique: Got 3 results")
+    expect(shown.get_by_text("1 part not working")).to_be_visible()
+    shown.get_by_role("link", name="Service").click()
+    expect(shown.get_by_role("alert")).to_contain_text(f"tests of {FLIGHTS}: 1 of 2 tests failed")
+    shown.go_back()
+    fake.fail(f"tests of {FLIGHTS}", "")
+    expect(shown.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.slow
 def test_a_table_is_paused_and_resumed(page: Shown, fake: FakeService) -> None:
     shown = page.open(view_of(FLIGHTS))
     shown.get_by_role("button", name="Pause", exact=True).click()

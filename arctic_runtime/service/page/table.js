@@ -132,6 +132,7 @@ export function TablePage({ name, table, now }) {
     <p class="path">${name}, ${KINDS[table.kind] ?? table.kind}</p>
     <${Why} table=${table} now=${now} />
     <${Failure} text=${table.error} />
+    <${Failure} text=${store.service?.errors[`tests of ${name}`]} />
     <dl class="figures">
       <${Figure} label="Freshness" value=${freshness(table, now)} />
       <${Figure} label="Rows" value=${short(table.rows)} note=${table.recent_rows ? `+${short(table.recent_rows)}/min` : ""} />
