@@ -69,6 +69,9 @@ _SECRET_IN_VALUE = re.compile(
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
 _MASK = "***"
 
+_READ_AND_WRITE = "2"
+"""SQLite's flag for a database that must be there: without it, one that was moved away is made anew, and empty."""
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -137,6 +140,7 @@ class Profile:
             "jdbc.schema-version": "V1",
             "jdbc.journal_mode": "WAL",
             "jdbc.busy_timeout": str(round(1000 * limits.commits.lock_wait_seconds)),
+            "jdbc.open_mode": _READ_AND_WRITE,
         }
         return cls(
             catalog=catalog,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
+import sqlite3
 import subprocess
-import sys
+import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.tests.util import write_file
+from dbt.tests.util import run_dbt, write_file
 
 from dbt.adapters.arctic import cli
+from tests.adapter.served import Served
 
 SOURCES = """
 sources:
@@ -35,6 +37,22 @@ CITIES = """
 {{ config(materialized='arctic', primary_key='city') }}
 select city, count(*) as n from {{ ref('clean') }} group by city
 """
+TESTED = CLEAN.replace("primary_key='id'", "primary_key='id', meta={'arctic': {'test_after_refresh': true}}")
+MINUTELY = """
+{{ config(materialized='table', meta={'arctic': {'schedule': '* * * * *'}}) }}
+select count(*) as n from {{ ref('clean') }}
+"""
+TESTS = """
+models:
+  - name: clean
+    columns:
+      - {name: id, data_tests: [not_null]}
+      - {name: city, data_tests: [{accepted_values: {arguments: {values: [A, B]}}}]}
+"""
+TOP = """
+{{ config(materialized='arctic', primary_key=[]) }}
+select max(n) as n from {{ ref('cities') }}
+"""
 
 
 def feed(folder: Path, number: int, rows: dict[int, str]) -> None:
@@ -48,8 +66,9 @@ def feed(folder: Path, number: int, rows: dict[int, str]) -> None:
     hidden.rename(folder / f"{number}.json")
 
 
-@pytest.mark.slow
-class TestServe:
+class Serving:
+    """A project over files of events, and services for it that end with the test."""
+
     @pytest.fixture(scope="class")
     def landing(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("landing") / "orders"
@@ -76,14 +95,15 @@ class TestServe:
         for one in begun:
             one.kill()
 
+
+@pytest.mark.slow
+class TestServe(Serving):
     def test_rows_of_files_reach_the_last_layer_and_a_killed_service_goes_on(
         self, project: Any, landing: Path, serve: Callable[[], Served]
     ) -> None:
         feed(landing, 1, {1: "a", 2: "b"})
         first = serve()
-        first.until(lambda: {of["table"].split(".")[-1]: of["state"] for of in first.get("tables")["tables"]} == {
-            "orders": "fresh", "clean": "fresh", "cities": "fresh",
-        })  # fmt: skip
+        first.until(lambda: first.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
         first.kill()
         feed(landing, 2, {3: "a"})
         write_file(CLEAN.replace("upper(city)", "upper(city) || '!'"), project.project_root, "models", "clean.sql")
@@ -94,46 +114,143 @@ class TestServe:
         assert cli.main(["verify", *second.where]) == 0
 
 
-class Served:
-    """A service in a process of its own."""
+@pytest.mark.slow
+class TestBeside(Serving):
+    """What others do to the project and its catalog while a service works."""
 
-    def __init__(self, project: Path, profiles: Path) -> None:
-        self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
-        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "serve", "--port", "0", *self.where]
-        self._log = (project / "serve.log").open("w+")
-        self._process = subprocess.Popen(command, stderr=self._log, stdout=subprocess.DEVNULL)
+    def test_dbt_runs_and_edits_beside_a_service(
+        self, project: Any, landing: Path, serve: Callable[[], Served]
+    ) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        one = serve()
+        one.until(lambda: one.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
+        for number in range(2, 6):
+            feed(landing, number, {number + 1: "a", 1: f"c{number}"})
+            run_dbt(["run", *(["--full-refresh"] if number % 2 else [])])
+        write_file(TOP, project.project_root, "models", "top.sql")
+        write_file(CLEAN.replace("upper(city)", "upper(city) || '!'"), project.project_root, "models", "clean.sql")
+        one.until(lambda: "top" in one.states() and rows_of(project, "top") == [(4,)])
+        Path(project.project_root, "models", "top.sql").unlink()
+        one.until(lambda: "top" not in one.states())
+        feed(landing, 6, {8: "a"})
+        one.until(lambda: rows_of(project, "cities") == [("A!", 5), ("B!", 1), ("C5!", 1)])
+        assert rows_of(project, "top") == [(4,)]
+        one.stop()
+        assert cli.main(["verify", *one.where]) == 0
 
-    def said(self) -> str:
-        return Path(self._log.name).read_text()
+    @pytest.mark.parametrize("away", ["moved", "locked"])
+    def test_a_catalog_that_is_away_for_a_while_is_waited_for(
+        self, project: Any, landing: Path, serve: Callable[[], Served], away: str
+    ) -> None:
+        one = serve()
+        one.until(lambda: one.states().get("cities") == "fresh")
+        before = dict(rows_of(project, "cities")).get("Q!", 0)
+        number = 10 if away == "moved" else 11
+        file: Path = project.adapter.profile.sqlite_file
+        with moved_away(file) if away == "moved" else locked(file):
+            feed(landing, number, {100 + number: "q"})
+            time.sleep(5)
+        write_file(CLEAN.replace("upper(city)", "upper(city) || '!'"), project.project_root, "models", "clean.sql")
+        one.until(lambda: dict(rows_of(project, "cities")).get("Q!") == before + 1)
+        one.stop()
+        assert cli.main(["verify", *one.where]) == 0
 
-    def get(self, what: str) -> Any:
-        marker = "shows the warehouse at "
-        if marker not in self.said():
-            return {"tables": []}
-        url = self.said().split(marker)[1].split()[0]
-        with urllib.request.urlopen(f"{url}/api/{what}", timeout=10) as answer:
-            return json.load(answer)
 
-    def until(self, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + 240
-        while not holds():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < end, self.said()
-            time.sleep(0.5)
+@pytest.mark.slow
+class TestByDbt(Serving):
+    """A table that dbt runs each minute, and tests after refreshes."""
 
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(60) == 0, self.said()
+    @pytest.fixture(scope="class")
+    def models(self, landing: Path) -> dict[str, str]:
+        files = {"clean.sql": TESTED, "cities.sql": CITIES, "minutely.sql": MINUTELY, "tests.yml": TESTS}
+        return {"sources.yml": SOURCES.replace("PATH", str(landing.parent)), **files}
 
-    def kill(self) -> None:
-        """Ends it and its Java, as a machine that stops."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(60)
+    def test_scheduled_models_are_run_and_failing_tests_are_shown_until_they_pass(
+        self, project: Any, landing: Path, serve: Callable[[], Served]
+    ) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        one = serve()
+        one.until(lambda: rows_of(project, "minutely") == [(2,)])
+        part = f"tests of lake.{project.test_schema}.clean"
+        one.until(lambda: any(of["kind"] == "test" and of["state"] == "done" for of in one.jobs()))
+        assert one.errors() == {}
+        feed(landing, 2, {3: "wrong"})
+        one.until(lambda: "1 of 2 tests failed" in one.errors().get(part, ""))
+        one.until(lambda: rows_of(project, "minutely") == [(3,)])
+        assert rows_of(project, "cities") == [("A", 1), ("B", 1), ("WRONG", 1)]
+        assert f"{part}: 1 of 2 tests failed" in one.said()
+        feed(landing, 3, {3: "b"})
+        one.until(lambda: part not in one.errors())
+        one.stop()
+
+
+@pytest.mark.slow
+class TestFullDisk(Serving):
+    @pytest.fixture(scope="class")
+    def disk(self) -> Iterator[Path]:
+        """A disk of its own, which only an administrator can mount."""
+        folder = Path(tempfile.mkdtemp(prefix="disk-"))
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", folder], check=False).returncode != 0:
+            missing = "A full disk is tried on one of its own, which could not be mounted."
+            if os.environ.get("CI"):
+                pytest.fail(missing)
+            pytest.skip(missing)
+        yield folder
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, profile_target: dict[str, Any], disk: Path) -> dict[str, Any]:
+        return {**profile_target, "warehouse": str(disk / "warehouse")}
+
+    def test_what_a_full_disk_keeps_from_being_written_is_written_later(
+        self, project: Any, landing: Path, disk: Path, serve: Callable[[], Served]
+    ) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        one = serve()
+        one.until(lambda: one.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
+        ballast = disk / "ballast"
+        fill(ballast)
+        feed(landing, 2, dict.fromkeys(range(3, 1000), "c"))
+        one.until(lambda: "failed" in one.states().values() or "No space left" in one.said())
+        ballast.unlink()
+        one.until(lambda: one.rows("cities") == 3)
+        one.until(lambda: one.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
+        one.stop()
+        code, told = one.verify()
+        assert code == 0, told
 
 
 def rows_of(project: Any, name: str) -> list[tuple[Any, ...]]:
-    """The rows of a table as pyiceberg reads them."""
+    """The rows of a table as pyiceberg reads them; none where there is no table."""
     reader = project.adapter.catalog_reader
+    if name not in reader.list_relations(project.test_schema):
+        return []
     table = reader.load_table(project.test_schema, name)
     return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+
+
+@contextmanager
+def moved_away(file: Path) -> Iterator[None]:
+    """A catalog whose file is somewhere else, and of which nothing is left where it was."""
+    parts = [Path(f"{file}{end}") for end in ("", "-wal", "-shm") if Path(f"{file}{end}").exists()]
+    for part in parts:
+        part.rename(f"{part}.away")
+    yield
+    for part in parts:
+        Path(f"{part}.away").replace(part)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """A catalog to which somebody else writes all the time."""
+    with closing(sqlite3.connect(file, timeout=60)) as database:
+        database.execute("begin exclusive")
+        yield
+        database.rollback()
+
+
+def fill(file: Path) -> None:
+    """Writes a file until the disk is full."""
+    with file.open("wb", buffering=0) as opened, suppress(OSError):
+        while True:
+            opened.write(bytes(4096))

@@ -1,0 +1,74 @@
+"""`arctic serve` in a process of its own, as tests use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+class Served:
+    """A service in a process of its own."""
+
+    def __init__(self, project: Path, profiles: Path, log: Path | None = None, **environment: str) -> None:
+        self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
+        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "serve", "--port", "0", *self.where]
+        self._log = (log or project / "serve.log").open("w+")
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        self._process = subprocess.Popen(command, stderr=self._log, stdout=subprocess.DEVNULL, env=self.environment)
+
+    def said(self) -> str:
+        return Path(self._log.name).read_text()
+
+    def get(self, what: str) -> Any:
+        marker = "shows the warehouse at "
+        if marker not in self.said():
+            return {"tables": []}
+        url = self.said().split(marker)[1].split()[0]
+        with urllib.request.urlopen(f"{url}/api/{what}", timeout=10) as answer:
+            return json.load(answer)
+
+    def states(self) -> dict[str, str]:
+        """The state of each table, by its name without schema."""
+        return {of["table"].split(".")[-1]: of["state"] for of in self.get("tables")["tables"]}
+
+    def rows(self, name: str) -> int | None:
+        return next((of["rows"] for of in self.get("tables")["tables"] if of["table"].endswith(f".{name}")), None)
+
+    def jobs(self) -> Any:
+        return self.get("jobs")["jobs"]
+
+    def errors(self) -> Any:
+        return self.get("service")["service"]["errors"]
+
+    def until(self, holds: Callable[[], object], seconds: float = 240) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.5)
+
+    def verify(self) -> tuple[int, str]:
+        """What `arctic verify` ends with and says, in a process of its own."""
+        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "verify", *self.where]
+        told = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        return told.returncode, told.stdout + told.stderr
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(60) == 0, self.said()
+
+    def kill(self) -> None:
+        """Ends it and its Java, as a machine that stops."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(60)
