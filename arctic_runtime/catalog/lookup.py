@@ -11,7 +11,8 @@ from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import ACTION, SEQUENCE, plain_columns
+from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, plain_columns
+from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import ChangeTableState, Commit, built
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -111,24 +112,28 @@ class _Files:
 def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
     """The row of a key, given as texts in the order of the primary key; reads only files that may hold it.
 
-    Of what is not merged yet the newest commit is read first, of the base the largest file, and the first that has the
-    row ends the search. Raises ConfigError where the number of values is not that of the key's columns.
+    In a table with history it is the current version; with a value for `_valid_from` the version that begins there. Of
+    what is not merged yet the newest commit is read first, of the base the largest file, and the first that has the row
+    ends the search. Raises ConfigError where the number of values is not that of the key's columns.
     """
     key = model.config.primary_key
-    if len(values) != len(key):
+    is_current = model.config.has_history and len(values) == len(model.config.entity_key)
+    if len(values) != len(key) and not is_current:
         raise ConfigError(
             f"{model.table}: the number of key values is wrong.\n"
             f"  expected: one value for each of {', '.join(key) or 'no column'}\n  found: {len(values)} value(s)"
         )
     state = observe_model(reader, model)
     changes, base = built(state, model.table)
-    wanted = dict(zip(key, values, strict=True))
+    wanted = dict(zip(key, values, strict=not is_current))
     log = _Files(reader.load_table(model.table.changes.schema, model.table.changes.name), wanted)
-    newest = _newest_change(log, changes, base.merged)
-    if newest is not None:
+    told = (_of_current if is_current else _newest)(_newest_changes(log, changes, base.merged))
+    if told is not None:
         names = [column.name for column in plain_columns(changes.columns)]
-        row = None if newest[ACTION] == "delete" else {name: newest[name] for name in names}
+        is_gone = told[ACTION] == DELETE or (is_current and not told[IS_CURRENT])
+        row = None if is_gone else {name: told[name] for name in names}
         return Lookup(row, log.opened, log.io.bytes)
+    wanted = {**wanted, **({IS_CURRENT: "true"} if is_current else {})}
     merged = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
     found = _live_row(merged, base.snapshot)
     return Lookup(found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
@@ -147,11 +152,27 @@ def _live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
     return next((row for scan, task in planned for row in base.rows(scan, task)), None)
 
 
-def _newest_change(log: _Files, changes: ChangeTableState, merged: Version | None) -> dict[str, Any] | None:
-    """The key's newest change row that is not merged yet."""
+def _newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
+    """The newest change row of a key."""
+    rows = next(iter(commits), [])
+    return max(rows, key=lambda row: row[SEQUENCE]) if len(rows) > 1 else next(iter(rows), None)
+
+
+def _of_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
+    """The change row that tells what the current version is, or that there is none; a commit may tell of others."""
+    for rows in commits:
+        opened = [row for row in rows if row[IS_CURRENT] and row[ACTION] != DELETE]
+        ended = [row for row in rows if row[IS_CURRENT] or (row[BEFORE] or {}).get(IS_CURRENT)]
+        if opened or ended:
+            return (opened or ended)[0]
+    return None
+
+
+def _newest_changes(log: _Files, changes: ChangeTableState, merged: Version | None) -> Iterator[list[dict[str, Any]]]:
+    """The key's change rows that are not merged yet, those of one commit after the other, the newest first."""
     pending = changes.after(merged)
     if not pending:
-        return None
+        return
     places = _added_files(log.table, pending)
     found: dict[str, tuple[DataScan, FileScanTask]] = {}
     for snapshot in _before_rewriting(changes.commits, pending):
@@ -159,8 +180,7 @@ def _newest_change(log: _Files, changes: ChangeTableState, merged: Version | Non
     for place in sorted({places[path] for path in found if path in places}, reverse=True):
         rows = [row for path, of in found.items() if places.get(path) == place for row in log.rows(*of)]
         if rows:
-            return max(rows, key=lambda row: row[SEQUENCE])
-    return None
+            yield rows
 
 
 def _before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:

@@ -6,11 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
 from arctic_runtime.catalog.lookup import full_scan_bytes, lookup
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
+
+VERSIONS = (
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "_valid_from", LongType(), required=False),
+    NestedField(3, "_valid_to", LongType(), required=False),
+    NestedField(4, "_is_current", BooleanType(), required=False),
+)
+BEFORE = StructType(*(NestedField(of.field_id + 10, of.name, of.field_type, required=False) for of in VERSIONS[2:]))
+VERSION_CHANGES = (
+    *VERSIONS,
+    NestedField(5, "_action", StringType(), required=False),
+    NestedField(6, "_before", BEFORE, required=False),
+    NestedField(7, "_seq", LongType(), required=False),
+)
 
 
 def a_model(name: str, merge: Any = "on_write", key: tuple[str, ...] = ("id",)) -> Model:
@@ -89,3 +104,49 @@ def test_of_a_file_only_the_row_groups_that_may_hold_the_key_are_read(tmp_path: 
     assert found.row == dict(zip(("id", "note"), rows[77777], strict=True))
     assert found.files_opened == 1
     assert found.bytes_read * 3 < full_scan_bytes(w.reader, a_model("big"))
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory, writing):
+    """A table with history whose last two commits are not merged: one closes versions, one is about an old version."""
+    w = writing.warehouse(tmp_path_factory.mktemp("versions"))
+    was = {"_valid_to": None, "_is_current": True}
+    w.create("v__changes", VERSION_CHANGES, arctic_kind="changes", arctic_primary_key="id,_valid_from")
+    first = [(key, 1, None, True, "insert", None) for key in (1, 2, 3, 4)]
+    old = [(3, 0, 1, False, "insert", None)]
+    version = w.append("v__changes", [*first, *old], **writing.ran({}, "create"))
+    closed = [(key, 1, 5, False, "update", was) for key in (1, 2)]
+    w.append("v__changes", [*closed, (1, 5, None, True, "insert", None)], **writing.ran({}))
+    w.append("v__changes", [(1, 0, 1, False, "insert", None), (4, 1, None, True, "delete", was)], **writing.ran({}))
+    w.create("v", VERSIONS, arctic_kind="base", arctic_primary_key="id,_valid_from")
+    w.append("v", [row[:4] for row in (*first, *old)], **writing.merged_to(version))
+    return w.reader, Model(
+        TableName("lake", "dwd", "v"),
+        "select 1",
+        ModelConfig(("id", "_valid_from"), hash_key="id", history="scd2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "row"),
+    [
+        (["1"], (1, 5, None, True)),
+        (["2"], None),
+        (["3"], (3, 1, None, True)),
+        (["4"], None),
+        (["1", "1"], (1, 1, 5, False)),
+        (["1", "0"], (1, 0, 1, False)),
+        (["3", "0"], (3, 0, 1, False)),
+        (["3", "7"], None),
+    ],
+)
+def test_of_a_table_with_history_the_current_version_is_found_or_that_of_a_time(versions, key, row) -> None:
+    reader, model = versions
+    found = lookup(reader, model, key).row
+    assert (None if found is None else tuple(found.values())) == row
+
+
+@pytest.mark.parametrize("values", [[], ["1", "1", "1"]])
+def test_a_version_needs_the_key_and_perhaps_a_time(versions, values: list[str]) -> None:
+    with pytest.raises(ConfigError, match="expected: one value for each of id, _valid_from"):
+        lookup(*versions, values)
