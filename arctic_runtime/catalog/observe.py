@@ -274,10 +274,11 @@ def _tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 def last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
     """What a model has read of its upstreams, as its newest run says; empty where there is none."""
-    changes = _load(reader, model.changes)
-    if changes is None or not _is_kind(changes, "changes"):
-        return {}
-    return dict(offsets_of(last_run(_change_table(changes))))
+    for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
+        log = _load(reader, name)
+        if log is not None and _is_kind(log, kind):
+            return dict(offsets_of(last_run(_change_table(log))))
+    return {}
 
 
 def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:

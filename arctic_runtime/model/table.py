@@ -81,7 +81,8 @@ class ModelConfig:
     """The configuration of one model, checked: every value is known and nothing contradicts.
 
     `primary_key` identifies a row of the table. In a table with history, rows are versions, and it is the user's key
-    with `_valid_from`; `entity_key` is the user's alone.
+    with `_valid_from`; `entity_key` is the user's alone. `is_appended`: there is no primary key, and rows of change
+    events are appended.
     """
 
     primary_key: tuple[str, ...]
@@ -113,6 +114,7 @@ class ModelConfig:
     node_bytes: int = 256 * 1024 * 1024
     format_version: FormatVersion = 3
     tblproperties: Mapping[str, str] = field(default_factory=dict)
+    is_appended: bool = False
 
     @property
     def has_history(self) -> bool:
@@ -150,8 +152,8 @@ class Model:
 
     @property
     def is_appended(self) -> bool:
-        """Whether it is a plain table, to which the events of a source without a primary key are appended."""
-        return self.ingested_from is not None and not self.config.primary_key
+        """Whether it is a plain table, to which events without a primary key are appended."""
+        return self.config.is_appended or (self.ingested_from is not None and not self.config.primary_key)
 
     @property
     def log(self) -> TableName:

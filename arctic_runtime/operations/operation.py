@@ -105,8 +105,8 @@ class Operation:
 
     `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
     unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None where it has no macro.
-    `needs_query` says that the model's query must be compiled, `takes_landing` that a landing table can be named, and
-    `needs_key` that it can't be asked of tables of sources without a primary key.
+    `needs_query` says that the model's query must be compiled, `takes_landing`
+    that a landing table can be named, and `needs_key` that it can't be asked of tables without a primary key.
     """
 
     name: str
@@ -153,8 +153,9 @@ class Operation:
         """
         for model in models:
             if self.needs_key and model.is_appended:
+                events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
                 raise ConfigError(
-                    f"{self.name} needs a primary key, and {model.table} has none: events of {model.ingested_from} are "
+                    f"{self.name} needs a primary key, and {model.table} has none: {events} are "
                     "appended to it.\n  what to do: read its rows by a query; its versions are Iceberg's snapshots"
                 )
         if not plan:

@@ -63,8 +63,8 @@ CONFIGURATION = (
         "column, or list of columns",
         "required",
         (
-            "identifies a row: never null, unique in the table. `[]` for a query with exactly one row. It can't "
-            "be changed later"
+            "identifies a row: never null, unique in the table. `[]` for a query with exactly one row. `null` with "
+            "`input: changes`: the events [are appended](#events-without-a-key). It can't be changed later"
         ),
         read=read_names,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
@@ -13,6 +14,28 @@ from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
 from arctic_runtime.plan.configuration import CONFIGURATION, KEYS
 
+NO_KEY = "none"
+"""What `primary_key` is where a user wrote that there is none."""
+
+_OF_KEYS = (
+    "unique_key",
+    "hash_key",
+    "merge",
+    "sequence_by",
+    "delete_when",
+    "truncate_when",
+    "on_match",
+    "merge_columns",
+    "renamed_columns",
+    "history",
+    "changelog",
+    "keep",
+    "nodes",
+    "node_bytes",
+    "format_version",
+)
+"""Keys without a meaning for rows that are appended without a primary key."""
+
 
 def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
     """Checks a model's configuration and returns it typed.
@@ -21,6 +44,7 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
     at. `where` names the model in messages. Raises ConfigError with everything that is wrong, not only the
     first thing.
     """
+    raw, is_appended = _without_key(raw)
     found: list[str] = [*_unknown(raw, known), *_unsupported(raw)]
     values: dict[str, Any] = {}
     for key in CONFIGURATION:
@@ -29,19 +53,28 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
                 values[key.name] = key.read(key.name, raw[key.name])
             except ConfigError as error:
                 found.append(str(error))
-    found.extend(_missing_key(raw))
+    found.extend([] if is_appended else _missing_key(raw))
     if not found:
-        config = _assemble(values)
+        config = replace(_assemble(values), is_appended=is_appended)
         found.extend(_contradictions(config, values))
     if found:
         raise ConfigError(f"{where}: invalid configuration.\n" + "\n".join(f"  - {text}" for text in found))
     return config
 
 
+def _without_key(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The keys without a `primary_key` that says that there is none, and whether it does."""
+    said = raw.get("primary_key", ())
+    is_none = said is None or (isinstance(said, str) and said.lower() == NO_KEY)
+    return {key: value for key, value in raw.items() if key != "primary_key" or not is_none}, is_none
+
+
 def user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
     """The keys of dbt's merged configuration that a user wrote: dbt fills some of ours with defaults of its own."""
     filled = {key.name for key in CONFIGURATION if key.is_filled_by_dbt}
-    return {key: config[key] for key in config if key not in filled or key in written}
+    found = {key: config[key] for key in config if key not in filled or key in written}
+    says_none = "primary_key" in written and found.get("primary_key") is None
+    return {**found, "primary_key": NO_KEY} if says_none else found
 
 
 def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
@@ -63,7 +96,10 @@ def _unsupported(raw: Mapping[str, Any]) -> Iterable[str]:
 
 def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
     if raw.get("primary_key") is None and raw.get("unique_key") is None:
-        yield "`primary_key` is missing; name the columns that identify a row, or `[]` for a query with one row"
+        yield (
+            "`primary_key` is missing; name the columns that identify a row, `[]` for a query with one row, or `null` "
+            "for change events that are appended"
+        )
 
 
 def _assemble(values: dict[str, Any]) -> ModelConfig:
@@ -84,6 +120,16 @@ def _contradictions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[
 def _one_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if "unique_key" in values and values.get("primary_key", values["unique_key"]) != values["unique_key"]:
         yield "`primary_key` and `unique_key` differ; keep `primary_key`"
+
+
+def _nothing_of_keys(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if not config.is_appended:
+        return
+    if config.input != "changes":
+        yield "`primary_key: null` is for change events that are appended; it needs `input: changes`"
+    for key in _OF_KEYS:
+        if key in values:
+            yield f"`{key}` needs a primary key, and `primary_key: null` says that there is none"
 
 
 def _hash_key_in_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
@@ -209,6 +255,7 @@ def _one_target(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]
 
 _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = (
     _one_key,
+    _nothing_of_keys,
     _hash_key_in_key,
     _repeated,
     _reserved,

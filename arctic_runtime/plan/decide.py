@@ -85,7 +85,7 @@ def decide(
     the table that is there.
     """
     check_table(model, state, request)
-    last = last_run(state.changes)
+    last = last_run(state.log)
     if request.schema_only:
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":

@@ -10,8 +10,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.manifests import observe_specs
-from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
+from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, REASON
 from arctic_runtime.ingest.writing.keyed import stored_columns
@@ -19,16 +18,15 @@ from arctic_runtime.ingest.writing.place import Place, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.ingestion import millis
-from arctic_runtime.model.run_summary import RunSummary, last_load, last_run
+from arctic_runtime.model.run_summary import RunSummary, last_run
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.table import Model, Transform
-from arctic_runtime.plan.appended import preparation
+from arctic_runtime.model.table import Model
 from arctic_runtime.plan.schema import check_query
 from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh.appended import prepared_to_append
 from arctic_runtime.spark.tables.appended import append_rows, replace_rows
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import column, columns_of
-from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
 
 _WITHOUT_KEY = "and the table has no primary key that tells which rows: name one in `primary_key`"
@@ -153,24 +151,6 @@ def _summary(context: Context, mode: str, reason: str, place: Place) -> RunSumma
 
 
 def _prepared(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
-    """The context of a commit of rows with these columns, once the table is ready for them.
-
-    Raises CommitConflict where another writer commits meanwhile, since events were left out by the state before.
-    """
-    model, now = session.model, state
-    check_query(model, stored, stored)
-    while steps := preparation(model, now.appended, _fields(session, now), stored):
-        for step in steps:
-            perform(step, session.context(now))
-        now = session.observe()
-    if last_load(now.log) != last_load(state.log):
-        raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
-    return session.context(now)
-
-
-def _fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
-    """The partition fields that rows are written under now."""
-    if state.appended is None:
-        return ()
-    specs = observe_specs(session.reader, session.model.table)
-    return specs.transforms[specs.default]
+    """The context of a commit of rows with these columns, once the table is ready for them."""
+    check_query(session.model, stored, stored)
+    return prepared_to_append(session, state, stored)

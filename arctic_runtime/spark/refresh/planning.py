@@ -103,7 +103,7 @@ class RefreshPlanner:
     def _decided(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
         """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
         pinned = self.observe_upstreams(self.pins)
-        if _is_behind(pinned, offsets_of(last_run(state.changes))):
+        if _is_behind(pinned, offsets_of(last_run(state.log))):
             newest = self.observe_upstreams()
             return self._decide(state, newest, request), newest
         decision = self._decide(state, pinned, request)
@@ -117,7 +117,7 @@ class RefreshPlanner:
 
     def _with_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
         """Upstreams of events that tell which of their rows were deleted since the last run."""
-        offsets = offsets_of(last_run(state.changes))
+        offsets = offsets_of(last_run(state.log))
         if self.model.config.input != "changes":
             return upstreams
         found = {
@@ -143,13 +143,11 @@ class RefreshPlanner:
         state = self.observe()
         upstreams = self.observe_upstreams()
         decision = self._decide(state, upstreams, self.request)
-        head = state.changes.head if state.changes else None
+        head = state.log.head if state.log else None
         steps: list[Step | AppendChanges] = [*reconcile(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":
             steps += stale_branches(self.model, state, self.now, self.reader.thresholds.expiry)
-            steps.append(
-                AppendChanges(self.model.table.changes, head.snapshot if head else 0, decision.mode, decision.reason)
-            )
+            steps.append(AppendChanges(self.model.log, head.snapshot if head else 0, decision.mode, decision.reason))
         return Plan(decision, tuple(steps), self._joins(upstreams))
 
     def _joins(self, upstreams: Upstreams) -> tuple[str, ...]:
@@ -202,7 +200,7 @@ class RefreshPlanner:
 
     def outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """What a run has done that decided so, changed so many rows, and left the table in this state."""
-        head = state.changes.head if state.changes else None
+        head = state.log.head if state.log else None
         return Outcome(
             mode=decision.mode,
             reason=decision.reason,

@@ -18,7 +18,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.columns import Column, plain_columns
 from arctic_runtime.model.names import changes_read, changes_view
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
@@ -39,6 +39,7 @@ from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh import events
+from arctic_runtime.spark.refresh.appended import append_events, prepared_to_append
 from arctic_runtime.spark.refresh.compute import Computation
 from arctic_runtime.spark.refresh.failures import refusal_for
 from arctic_runtime.spark.refresh.integrity import broken_promises
@@ -49,7 +50,7 @@ from arctic_runtime.spark.refresh.retractions import event_rows, retracts
 from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import appended, columns_of, with_source_position
+from arctic_runtime.spark.tables.frames import appended, column, columns_of, with_source_position
 from arctic_runtime.spark.tables.merge import looking_up
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -183,6 +184,8 @@ class Refresh:
             stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
             check_events(self.model, columns, stored)
+            if self.model.is_appended:
+                return self._append(context, decision, query, stored, upstreams)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
             sequence_type = events.sequence_type(self.model, columns)
@@ -196,6 +199,20 @@ class Refresh:
                     raise
             without_hints = replace(decision, increment=without_join_hints(decision.increment))
             return attempt(without_hints, has_join_hints=False)
+
+    def _append(
+        self,
+        context: Context,
+        decision: Decision,
+        query: DataFrame,
+        stored: tuple[Column, ...],
+        upstreams: Upstreams,
+    ) -> Appended:
+        """Appends the events of the windows to a table without a key."""
+        ready = prepared_to_append(self.table, context.state, stored)
+        rows = query.select(*[column(kept.name) for kept in stored])
+        shown = rows.limit(0) if self._request.schema_only else rows
+        return append_events(self.table, ready, shown, self._summary(ready, decision, upstreams))
 
     def _publish(
         self,
@@ -288,7 +305,7 @@ class Refresh:
             )
 
     def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
-        last = None if self._request.full_refresh else last_run(context.state.changes)
+        last = None if self._request.full_refresh else last_run(context.state.log)
         return RunSummary(
             run=context.token,
             mode=SCHEMA_ONLY if self._request.schema_only else decision.mode,

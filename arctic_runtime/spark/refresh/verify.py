@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.tree import Node, scans
-from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.columns import ACTION, plain_columns
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import shape_of
-from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
@@ -27,7 +27,7 @@ from arctic_runtime.spark.refresh.integrity import (
     keys_are_unique,
 )
 from arctic_runtime.spark.refresh.run import QueryInputs, Refresh
-from arctic_runtime.spark.tables.frames import columns_of, current_rows
+from arctic_runtime.spark.tables.frames import column, columns_of, conformed, current_rows, read_table
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -35,9 +35,11 @@ def verify(refresh: Refresh) -> tuple[Finding, ...]:
     """Checks one model's table against its query, its change table, and the change table against itself."""
     table = refresh.table
     state, upstreams = table.observe(), refresh.planner.observe_upstreams()
-    if state.appended is not None:
+    if state.appended is not None and table.model.ingested_from is not None:
         reason = f"events of {table.model.ingested_from} are appended to it, and no key or history tells what they were"
         return (Finding("table", left_out=reason),)
+    if state.appended is not None:
+        return (_events_are_all_there(table, state.appended, upstreams),)
     if state.changes is None or state.base is None:
         return (Finding("table", left_out="it was not built yet"),)
     spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
@@ -50,6 +52,26 @@ def verify(refresh: Refresh) -> tuple[Finding, ...]:
         *_totals_are_right(table, state, upstreams),
         *history(spark, table.reader, model, state, shape),
     )
+
+
+def _events_are_all_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
+    """A table without a key has each row that the query makes of the events that were read, as often as it does."""
+    check, last = "the table has each row of its events once", last_run(appended) or RunSummary()
+    read = offsets_of(last)
+    gone = [of for of, version in read.items() if not _is_kept(upstreams.states.get(of), version)]
+    if gone:
+        return Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
+    if any(source and source.may_have_deleted_rows for source in upstreams.states.values()):
+        return Finding(check, left_out="events that it has read may have been deleted")
+    assert appended.head is not None
+    windows = {name: Window(name, None, end) for name, end in read.items()}
+    rows = read_table(table.spark(), table.model.table, appended.head.snapshot)
+    query = QueryInputs(table.model, upstreams).query(table.spark(), windows)
+    wanted = conformed(query, [of for of in columns_of(rows) if of.name in query.columns])
+    kept = rows.select(*[column(of) for of in wanted.columns])
+    missing = wanted.exceptAll(kept).withColumn(ACTION, F.lit("missing"))
+    surplus = kept.exceptAll(wanted).withColumn(ACTION, F.lit("surplus"))
+    return finding(check, missing.unionAll(surplus), table.reader.thresholds.reports)
 
 
 def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Upstreams) -> Finding:

@@ -422,3 +422,24 @@ def test_a_row_of_a_table_with_history_is_a_version() -> None:
     assert (config.entity_key, config.hash_key, config.has_history) == (("b", "a"), "b", True)
     plain = configure({"primary_key": ["a", "_valid_from"]}, "m")
     assert (plain.entity_key, plain.has_history) == (("a", "_valid_from"), False)
+
+
+@pytest.mark.parametrize("written", ["none", "None", "NONE"])
+def test_without_a_key_events_are_appended(written: str) -> None:
+    config = configure({"primary_key": written, "input": "changes", "partition_by": ["days(at)"]}, "m")
+    assert config.is_appended
+    assert (config.primary_key, config.hash_key) == ((), None)
+    assert Model(TableName("lake", "dwd", "m"), "", config).is_appended
+    assert not configure({"primary_key": [], "input": "changes"}, "m").is_appended
+
+
+def test_a_null_that_dbt_has_dropped_says_that_there_is_no_key_and_nothing_says_nothing() -> None:
+    assert configure({"primary_key": None, "input": "changes"}, "m").is_appended
+    assert user_keys({"input": "changes"}, {"primary_key", "input"}) == {"input": "changes", "primary_key": "none"}
+    assert "is missing" in errors({"input": "changes"})[0]
+
+
+def test_without_a_key_nothing_can_be_said_of_rows_by_their_key() -> None:
+    found = errors({"primary_key": "none", "merge": "on_read", "sequence_by": "lsn", "nodes": 4, "input": "changes"})
+    assert [text.split("`")[1] for text in found] == ["merge", "sequence_by", "nodes"]
+    assert "needs `input: changes`" in errors({"primary_key": "none"})[0]
