@@ -89,6 +89,16 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "landing.delete": Effect("repeatable", "Deletes files of a landing table, whose rows were read by all."),
         "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
         "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
+        # Rows are forgotten.
+        "forget.keys": Effect("repeatable", "Creates or replaces the table of keys that are being forgotten."),
+        "forget.mark": Effect("repeatable", "Notes up to where change rows are about to be forgotten."),
+        "forget.delete": Effect("once", "Deletes the change rows of forgotten keys on a branch of the change table."),
+        "forget.rewrite": Effect("once", "Rewrites, on a branch, the files that hold deleted rows."),
+        "forget.record": Effect("once", "Repeats on the branch what the newest run recorded, or what the base holds."),
+        "forget.manifests": Effect("repeatable", "Rewrites the manifests, which know bounds of rows that are gone."),
+        "forget.dead_letters": Effect("once", "Replaces the dead letters by those of other keys, in one commit."),
+        "forget.remove_files": Effect("repeatable", "Deletes files with forgotten rows that belong to no snapshot."),
+        "forget.drop": Effect("repeatable", "Drops a table of keys or of an old aggregate state, with its files."),
         # Ingestion of change data.
         "ingest.create_dead_letters": Effect("repeatable", "Creates the table of a source's dead letters."),
         "ingest.append_dead_letters": Effect("once", "Appends events that can't be applied to the dead letter table."),

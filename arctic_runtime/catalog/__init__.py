@@ -1,6 +1,7 @@
 """Reading a catalog and the metadata of its tables by pyiceberg, without Spark."""
 
 __all__ = [
+    "disk_files",
     "embedded_warehouse",
     "foreign_types",
     "heads",

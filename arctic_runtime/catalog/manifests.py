@@ -111,6 +111,16 @@ def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> 
     return max((int.from_bytes(end, "little", signed=True) for end in ends), default=None)
 
 
+def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
+    """Whether manifests of a table's newest snapshot list files that are gone, with the bounds of their values."""
+    from pyiceberg.manifest import ManifestContent
+
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA] if snapshot else []
+    return any(of.deleted_files_count for of in data)
+
+
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
     """The partition specs that a table has or had."""
     return _specs(reader.load_table(name.schema, name.name))

@@ -22,6 +22,7 @@ from arctic_runtime.model.properties import (
     BRANCH_PREFIX,
     CLONE_KIND,
     COMPACTED_UNTIL,
+    FORGOTTEN_KEYS_KIND,
     KIND,
     MERGED,
     PINNED_BASE,
@@ -110,6 +111,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table, APPENDED_KIND),
         (table.base, "base"),
         (table.totals, "totals"),
+        (table.forgotten, FORGOTTEN_KEYS_KIND),
         (table.changes, "changes"),
     )
     loaded = [(name, kind, _load(reader, name)) for name, kind in parts]

@@ -9,6 +9,7 @@ __all__ = [
     "consistent_cut",
     "declared",
     "expiry",
+    "forgetting",
     "hash_tree",
     "ingestion",
     "key",

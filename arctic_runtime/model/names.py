@@ -11,6 +11,7 @@ from arctic_runtime.errors import ConfigError
 CHANGES_SUFFIX = "__changes"
 BASE_SUFFIX = "__base"
 TOTALS_SUFFIX = "__totals"
+FORGET_SUFFIX = "__forget"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"[%.`()$]")
@@ -58,6 +59,11 @@ class TableName:
     def totals(self) -> TableName:
         """The table that keeps the totals of groups from which a table of sums and counts follows."""
         return self.sibling(self.name + TOTALS_SUFFIX)
+
+    @property
+    def forgotten(self) -> TableName:
+        """The table that keeps the keys of rows which are being forgotten, until they are."""
+        return self.sibling(self.name + FORGET_SUFFIX)
 
     def branch(self, branch: str) -> tuple[str, str, str, str]:
         """The parts that name one branch of this table in a statement."""

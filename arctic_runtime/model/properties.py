@@ -14,6 +14,7 @@ Place = Literal[
     "property of the base",
     "property of the view",
     "property of the aggregate state table",
+    "property of a table of keys that are being forgotten",
     "summary of a run's commit to the change table",
     "summary of a run's commit to the aggregate state table",
     "summary of the commit of a changelog compaction",
@@ -67,6 +68,7 @@ PRIMARY_KEY: Final = "arctic.primary-key"
 MODEL_TABLE: Final = "arctic.table"
 LAYOUT: Final = "arctic.layout"
 COMPACTED_UNTIL: Final = "arctic.trimmed"
+FORGOTTEN: Final = "arctic.forgotten"
 COMMIT_TIMES: Final = "arctic.ages"
 PINNED_BASE: Final = "arctic.base-snapshot"
 PINNED_MERGED: Final = "arctic.merged-snapshot"
@@ -86,6 +88,7 @@ VIEW_KIND: Final = "view"
 AGGREGATE_STATE_KIND: Final = "totals"
 CLONE_KIND: Final = "clone"
 APPENDED_KIND: Final = "appended"
+FORGOTTEN_KEYS_KIND: Final = "forget"
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,14 @@ _EVENTS: tuple[Place, ...] = (*_RUN, "summary of a commit of events to a table w
 STORED_NAMES: Final = (
     StoredName(
         KIND,
-        (*_OWN_TABLES, "property of the aggregate state table", "property of a table without a key"),
-        "`changes`, `base`, `view`, `totals` for the aggregate state, `clone` for a view that `dbt clone` made, or "
+        (
+            *_OWN_TABLES,
+            "property of the aggregate state table",
+            "property of a table without a key",
+            "property of a table of keys that are being forgotten",
+        ),
+        "`changes`, `base`, `view`, `totals` for the aggregate state, `clone` for a view that `dbt clone` made, "
+        "`forget` for a table of keys that are being forgotten, or "
         "`appended` for a table that events of a source without a primary key are appended to",
     ),
     StoredName(PRIMARY_KEY, _OWN_TABLES, "the columns of the primary key"),
@@ -133,6 +142,12 @@ STORED_NAMES: Final = (
         COMMIT_TIMES,
         ("property of the change table",),
         "when commits were made whose snapshots are gone, by sequence number",
+    ),
+    StoredName(
+        FORGOTTEN,
+        ("property of the change table",),
+        "the sequence number up to which `update` rows may say nothing new: they took the place of rows that were "
+        "forgotten",
     ),
     StoredName(
         REPAIRED,

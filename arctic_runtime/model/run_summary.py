@@ -77,6 +77,10 @@ class RunSummary:
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
+    def repeated(self, mode: str, reason: str) -> RunSummary:
+        """The same record for a commit that brings no news: a run that follows goes on where this one ended."""
+        return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
+
 
 _TEXTS: Mapping[str, str] = {
     "run": properties.RUN,

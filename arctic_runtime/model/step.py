@@ -23,6 +23,7 @@ Reason = Literal[
     "CHANGES",
     "FULL_REFRESH",
     "RESTORED",
+    "FORGOTTEN",
     "REPLAYED",
     "RESYNCED",
     "QUERY_CHANGED",

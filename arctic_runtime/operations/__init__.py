@@ -3,6 +3,7 @@
 __all__ = [
     "arguments",
     "changing",
+    "forgetting",
     "inspect",
     "looking",
     "maintaining",

@@ -105,7 +105,7 @@ class Operation:
 
     `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
     unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None where it has no macro.
-    `needs_query` says that the model's query must be compiled, `takes_landing`
+    `needs_query` says that the model's query must be compiled, `needs_queries` those of all models, `takes_landing`
     that a landing table can be named, and `needs_key` that it can't be asked of tables without a primary key.
     """
 
@@ -119,6 +119,7 @@ class Operation:
     plan: Perform | None = None
     needs_confirmation: bool = False
     needs_query: bool = False
+    needs_queries: bool = False
     needs_key: bool = False
     takes_landing: bool = False
     tables_help: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.changing import OVERWRITE, RESET, RESTORE, SAVEPOINT
+from arctic_runtime.operations.forgetting import FORGET
 from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
@@ -23,6 +24,7 @@ OPERATIONS: tuple[Operation, ...] = (
     SAVEPOINT,
     RESET,
     OVERWRITE,
+    FORGET,
     COMPACT,
 )
 """In the order in which help shows them."""

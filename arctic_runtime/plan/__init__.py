@@ -15,6 +15,7 @@ __all__ = [
     "event_columns",
     "expiry",
     "fingerprint",
+    "forgetting",
     "hash_trees",
     "increment",
     "landing",

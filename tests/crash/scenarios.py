@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,6 +34,7 @@ from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
+from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.spark.maintenance.compaction import compact, split
@@ -40,6 +42,7 @@ from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
 from arctic_runtime.spark.maintenance.reset import reset
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
+from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.run import Refresh
@@ -580,6 +583,71 @@ def ingestion_of_files() -> Scenario:
     return Scenario(log, lambda lake: None, act, tables=("orders",))
 
 
+# Forgetting
+
+
+def forgotten_rows() -> Scenario:
+    """Rows of a table, and of a sum that follows it, are forgotten; a file that an attempt left has one of them."""
+    sql = "select region, count(*) as n, sum(v) as v from {m} group by region"
+
+    def root(lake: Warehouse) -> Model:
+        declared: dict[str, Any] = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "compaction": "off"}
+        query = "select id, region, v, lsn from {changes(places)}"
+        return lake.model("m", query, **declared, partition_by=["region"])
+
+    def total(lake: Warehouse) -> Model:
+        return lake.model("total", sql, primary_key="region", refresh="strict")
+
+    def build(lake: Warehouse) -> None:
+        columns = "id int, region string, v int, lsn bigint"
+        for place, v in enumerate((1, 100)):
+            rows = [(key, "eu" if key % 2 else "us", v * key, place) for key in range(20)]
+            lake.append("places", rows[:: place + 1], columns)
+            lake.run(root(lake))
+            lake.run(total(lake))
+
+    def act(lake: Warehouse) -> None:
+        if "m__forget" not in lake.reader.list_relations(lake.namespace):
+            copy_a_file(lake, "m__changes")
+        request = Forget(keys=("2", "3"))
+        models = (root(lake), total(lake))
+        certificate = Forgetting(models[0], models, lake.reader, lambda: lake.spark, request).run()
+        assert certificate.is_clean, certificate
+
+    names = ("keys", "mark", "delete", "rewrite", "record", "manifests", "remove_files", "drop")
+    return Scenario(tuple(f"forget.{name}" for name in names), build, act, of(root, total), ("m", "total"))
+
+
+def copy_a_file(lake: Warehouse, table: str) -> None:
+    """What an attempt leaves that died before its commit: a file of no snapshot."""
+    folder = Path(lake.reader.load_table(lake.namespace, table).location().removeprefix("file:")) / "data"
+    found = sorted(folder.rglob("*.parquet"))
+    if found:
+        shutil.copy2(found[0], folder / f"stray-{uuid.uuid4().hex}.parquet")
+
+
+def forgotten_letters() -> Scenario:
+    """An ingested row is forgotten, of which a dead letter tells as well."""
+    texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(3)]
+    dead = event("u", None, {"id": 1, "item": "a", "n": 3_000_000_000})
+
+    def source(lake: Warehouse) -> IngestSource:
+        return replace(source_of(lake, "orders"), most_dead=None)
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source(lake), Replay([[Part("public.orders", ORDERS, [*texts, dead])]]))
+
+    def act(lake: Warehouse) -> None:
+        ingested = source(lake)
+        table = replace(ingested.tables[0].model(("id",)), source=ChangeSource("shop", ingested.ledger))
+        request = Forget(keys=("1",))
+        certificate = Forgetting(table, (table,), lake.reader, lambda: lake.spark, request).run()
+        assert certificate.is_clean, certificate
+        assert lake.spark.table(str(ingested.ledger)).count() == 0
+
+    return Scenario(("forget.dead_letters", "forget.delete"), build, act, tables=("orders",))
+
+
 # What the adapter does
 
 
@@ -669,6 +737,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         renamed_column,
         another_snapshot_without_key,
         ingestion_of_files,
+        forgotten_rows,
+        forgotten_letters,
         increment_of_an_empty_table,
         service_lease,
         debug,

@@ -104,6 +104,15 @@ def maintain(
     return AffectedKeys(Distinct(affected), restrict(found, key, SpoolScan(AFFECTED, key)))
 
 
+def touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
+    """The keys of all rows of a result that the changed rows of its sources are part of, or were, and perhaps others.
+
+    None where the result depends on none of the changed sources. Raises NotMaintained where the result has no key.
+    """
+    _refuse(key)
+    return touched(pushed_down(tree), tuple(dict.fromkeys(key)), changed)
+
+
 def _refuse(key: tuple[str, ...]) -> None:
     if not key:
         raise NotMaintained("ONE_ROW", "the table has a single row, which depends on all rows of its upstreams")

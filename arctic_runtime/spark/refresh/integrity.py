@@ -14,7 +14,7 @@ from arctic_runtime.catalog.observe import last_with_other_columns
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
 from arctic_runtime.model.expiry import trimmed_until
-from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.properties import FORGOTTEN, REPAIRED
 from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
@@ -92,7 +92,9 @@ def history(spark: SparkSession, reader: CatalogReader, model: Model, state: Tab
     """
     assert state.changes is not None
     limits, properties = reader.thresholds.reports, state.changes.properties
-    rules = _rules(shape, last_with_other_columns(reader, model.table.changes), trimmed_until(properties).sequence)
+    forgotten = int(properties.get(FORGOTTEN, 0))
+    other_columns = max(last_with_other_columns(reader, model.table.changes), forgotten)
+    rules = _rules(shape, other_columns, max(trimmed_until(properties).sequence, forgotten))
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
     placed = _with_previous(_all_changes(spark, model, state), shape).withColumn("__arctic_breaks", breaks)
     is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
@@ -120,7 +122,8 @@ def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
 def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
     """Promise → the change rows that break it.
 
-    Rows up to the commit `other_columns_until` may have differed in columns that are gone. Of those up to the commit
+    Rows up to the commit `other_columns_until` may have differed in columns that are gone, or say what a row is once
+    more. Of those up to the commit
     `trimmed` earlier rows may be gone, so that nothing is checked against them.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.ivm.algebra.tree import Node, scans
 from arctic_runtime.model.columns import ACTION, plain_columns
 from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import shape_of
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
@@ -84,6 +85,8 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
     gone = [of for of, source in upstreams.states.items() if source and source.may_have_deleted_rows]
     if found.broken and gone and table.model.config.input == "changes":
         return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
+    if found.broken and table.model.config.input == "changes" and _was_forgotten(state):
+        return Finding(check, left_out="rows were forgotten that the events which it has read may still tell")
     return found
 
 
@@ -103,6 +106,10 @@ def _versions_follow_each_other(table: TableSession, state: TableState) -> Itera
     if model.config.has_history and rows is not None:
         broken = row_versions.overlapping(rows, model.config)
         yield finding("versions of a row do not overlap, and the last one alone is current", broken, thresholds.reports)
+
+
+def _was_forgotten(state: TableState) -> bool:
+    return state.changes is not None and FORGOTTEN in state.changes.properties
 
 
 def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:

@@ -22,6 +22,7 @@ from arctic_runtime.spark.tables.commit import merged_to, said, swap_in
 from arctic_runtime.spark.tables.context import Context
 
 ANY_SIZE = 2**62
+ANY_COUNT = 2**31 - 1
 
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
@@ -55,7 +56,7 @@ def _call(step: RewriteFiles, context: Context) -> Sql:
     Iceberg finds the files by the condition and takes them whole, so a condition that is too wide costs only time.
     """
     model = context.model
-    order = _order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
+    order = sort_order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
     sorting = statement(", strategy => 'sort', sort_order => {order}", order=text(order)) if order else Sql("")
     condition = Sql("") if step.whole else _where(model, step)
     where = statement(", where => {where}", where=text(condition)) if condition else condition
@@ -84,7 +85,8 @@ def _options(step: RewriteFiles) -> dict[str, str]:
     }
 
 
-def _order(model: Model) -> Sql:
+def sort_order(model: Model) -> Sql:
+    """The order of rows in files of a base that are sorted anew, as Iceberg's procedure takes it."""
     columns = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return listed(statement("{c} ASC NULLS FIRST", c=name(column)) for column in columns)
 

@@ -65,9 +65,9 @@ def _perform(asked: Operation, options: argparse.Namespace) -> Answer:
 
 def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
     """Whether only a plan is wanted: always where it must be confirmed and is not."""
-    if asked.needs_confirmation:
-        return not options.yes
-    return asked.plan is not None and bool(options.plan)
+    if asked.plan is None:
+        return False
+    return bool(options.plan) or (asked.needs_confirmation and not options.yes)
 
 
 def _say(line: str) -> None:
@@ -121,7 +121,7 @@ def _add_arguments(command: argparse.ArgumentParser, asked: Operation) -> None:
         _add_argument(groups.get(group, command), argument)
     if asked.needs_confirmation:
         command.add_argument("--yes", action="store_true", help="do it; without, say what would go")
-    elif asked.plan is not None:
+    if asked.plan is not None:
         command.add_argument("--plan", action="store_true", help="only show what would be done, and why")
 
 

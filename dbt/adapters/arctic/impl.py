@@ -195,6 +195,9 @@ class ArcticAdapter(SparkAdapter):
             if asked.changes:
                 self.connections.get_thread_connection().handle.note_temporary_view()
             models = upkeep.project_models(self._nodes)
+            if asked.needs_queries:
+                manifest = self.get_macro_resolver()
+                models = {name: upkeep.with_query(of, self.config, manifest) for name, of in models.items()}
             model = upkeep.one(models, target)
             if asked.needs_query:
                 model = upkeep.with_query(model, self.config, self.get_macro_resolver())

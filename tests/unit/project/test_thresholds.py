@@ -54,6 +54,7 @@ FACTS = {
     "service/metrics_declared.py: SECONDS_BUCKETS": "the bounds of histograms, which queries of users name",
     "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
     "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",
+    "spark/tables/file_rewrite.py: ANY_COUNT": "more than any number of files",
     "spark/tables/file_rewrite.py: ANY_SIZE": "larger than any file",
     "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
     "model/ingestion.py: _SHOWN": "the length of a position in a line",

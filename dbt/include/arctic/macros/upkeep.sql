@@ -15,6 +15,12 @@
   {%- endfor -%}
 {%- endmacro %}
 
+{% macro arctic_forget(model, key=none, where=none, drop_savepoints=false) -%}
+  {%- for line in adapter.arctic_operation('forget', model, dict(key=key, where=where, drop_savepoints=drop_savepoints, **kwargs)) -%}
+    {%- do log(line, info=true) -%}
+  {%- endfor -%}
+{%- endmacro %}
+
 {% macro arctic_overwrite(model, source, as_of, partition=none) -%}
   {%- for line in adapter.arctic_operation('overwrite', model, dict(source=source, as_of=as_of, partition=partition, **kwargs)) -%}
     {%- do log(line, info=true) -%}

@@ -1,0 +1,100 @@
+"""What it takes to forget rows, table by table, and the certificate of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from arctic_runtime.model.names import TableName
+
+
+@dataclass(frozen=True)
+class TableToForget:
+    """Rows of a table that are to be forgotten: how many keys they have, in how many files of which size.
+
+    `snapshots` are those that go, and `savepoints` the names of versions that hold the rows.
+    """
+
+    table: TableName
+    keys: int
+    files: int
+    bytes: int
+    snapshots: int
+    savepoints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ForgetPlan:
+    """All tables that hold rows which are to be forgotten, the first one at the head; `notes` are for people."""
+
+    tables: tuple[TableToForget, ...]
+    dead_letters: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableForgotten:
+    """What became of the rows of a table.
+
+    `scanned_files` are all data files that were read afterwards, also those that belong to no snapshot, and `left` says
+    what of the rows is still there.
+    """
+
+    table: TableName
+    keys: int
+    rewritten_files: int = 0
+    rewritten_bytes: int = 0
+    expired_snapshots: int = 0
+    removed_files: int = 0
+    dropped_savepoints: tuple[str, ...] = ()
+    scanned_files: int = 0
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was forgotten, when, and what is left; `notes` tell of places that are not looked at."""
+
+    table: TableName
+    at: str
+    tables: tuple[TableForgotten, ...]
+    dead_letters: int = 0
+    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.left and not any(table.left for table in self.tables)
+
+
+def describe_forget_plan(plan: ForgetPlan) -> list[str]:
+    """Lines for people."""
+    lines = [
+        f"to forget: {of.keys:,} key(s) of {of.table}; {of.files} file(s), {of.bytes:,} bytes, to rewrite; "
+        f"{of.snapshots} snapshot(s) to expire"
+        for of in plan.tables
+    ]
+    lines += [f"to forget: {plan.dead_letters} dead letter(s)"] if plan.dead_letters else []
+    lines += [
+        f"held by a savepoint: {name} of {of.table}; it goes with --drop-savepoints, and without nothing is done"
+        for of in plan.tables
+        for name in of.savepoints
+    ]
+    return [*(lines or ["nothing to forget"]), *_noted(plan.notes)]
+
+
+def describe_certificate(certificate: Certificate) -> list[str]:
+    """Lines for people."""
+    lines = [
+        f"forgotten: {of.keys:,} key(s) of {of.table}; {of.rewritten_files} file(s) rewritten, "
+        f"{of.expired_snapshots} snapshot(s) expired, {of.scanned_files} file(s) read afterwards"
+        for of in certificate.tables
+    ]
+    lines += [f"forgotten: {certificate.dead_letters} dead letter(s)"] if certificate.dead_letters else []
+    lines += [f"LEFT: {of.table}: {left}" for of in certificate.tables for left in of.left]
+    lines += [f"LEFT: {left}" for left in certificate.left]
+    return [*(lines or ["nothing to forget"]), *_noted(certificate.notes)]
+
+
+def _noted(notes: Iterable[str]) -> list[str]:
+    return [f"note: {note}" for note in notes]

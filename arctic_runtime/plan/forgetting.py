@@ -1,0 +1,59 @@
+"""Which tables have to forget rows of one, in which order, and which snapshots go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.expiry import Snapshots
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import last_load
+from arctic_runtime.model.state import TableState
+
+Reads = Mapping[TableName, Collection[TableName]]
+"""The tables that each model reads."""
+
+
+def tables_below(root: TableName, reads: Reads) -> tuple[TableName, ...]:
+    """A table, and after it all models whose rows come from it, each behind those that it reads.
+
+    Raises ConfigError where models read each other in a circle.
+    """
+    sorter = TopologicalSorter({table: sorted(set(of) - {table}) for table, of in sorted(reads.items())})
+    try:
+        order = tuple(sorter.static_order())
+    except CycleError as error:
+        circle = " → ".join(map(str, error.args[1]))
+        raise ConfigError(f"models read each other in a circle, so rows can't be followed: {circle}") from error
+    found = {root}
+    for table in order:
+        if found & set(reads.get(table, ())):
+            found.add(table)
+    return (root, *(table for table in order if table in found and table != root))
+
+
+def readers_of(table: TableName, reads: Reads) -> tuple[TableName, ...]:
+    """The models that read a table themselves."""
+    return tuple(sorted(model for model, of in reads.items() if table in of and model != table))
+
+
+def outdated(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Snapshots before a sequence number: those that can go, and those that a tag or a branch of somebody holds."""
+    held = table.held | set(table.view_tags.values())
+    older = [of.id for of in (*table.lineage, *table.others) if of.sequence < cut]
+    return tuple(of for of in older if of not in held), tuple(of for of in older if of in held)
+
+
+def needed_from(table: Snapshots, state: TableState) -> int:
+    """The sequence number from which on snapshots of one of a model's tables are needed, where all has been read.
+
+    Of a change table it is the newest run's, of a base the newest that says what it is merged to, or what the view
+    reads, of aggregate state the newest run's; of any other table the newest.
+    """
+    newest = table.lineage[-1].sequence if table.lineage else 0
+    pinned = {state.view.base_snapshot} if state.view else set()
+    last = last_load(state.changes)
+    wanted = {last.version.snapshot if last else None, state.aggregate_state, *pinned}
+    merged = [of.sequence for of in table.lineage if of.merged is not None]
+    return min([newest, *merged[-1:], *(of.sequence for of in table.lineage if of.id in wanted)])

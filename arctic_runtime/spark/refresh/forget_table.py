@@ -1,0 +1,257 @@
+"""One table forgets rows: they are deleted, their history goes, files are rewritten, and what is left is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.disk_files import DiskFiles
+from arctic_runtime.catalog.manifests import has_removed_entries
+from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
+from arctic_runtime.effects import retried
+from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.columns import ACTION, BEFORE, plain_columns
+from arctic_runtime.model.expiry import Age, DropTags, ExpireSnapshots, ages_text
+from arctic_runtime.model.forgetting import TableForgotten
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES
+from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.savepoint import Savepoint, SetTag
+from arctic_runtime.model.shape import DELETE, UPDATE, Shape, shape_of
+from arctic_runtime.model.state import BaseState, ChangeTableState, TableState, built
+from arctic_runtime.model.step import AppendChanges, DropBranches, SetProperties, Step
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.changelog_compaction import kept_ages
+from arctic_runtime.plan.forgetting import needed_from, outdated
+from arctic_runtime.plan.savepoint import dropped
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh.diff import state_changes, struct
+from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.bounds import EVERYWHERE, lookup_keys
+from arctic_runtime.spark.tables.forgotten import drop_with_files
+from arctic_runtime.spark.tables.frames import (
+    Keys,
+    as_key,
+    column,
+    current_rows,
+    newest_changes,
+    read_table,
+    typed,
+)
+from arctic_runtime.spark.tables.purge import (
+    Purged,
+    purge_base,
+    purge_changes,
+    record_merged,
+    record_run,
+    rewrite_changes,
+    rewrite_manifests,
+)
+from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+@dataclass(frozen=True)
+class _Restated:
+    """A commit that says once more what rows are whose history goes, and the version before it."""
+
+    version: Version
+    before: Age
+    keys: Keys
+
+
+def sought(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
+    """Keys for lookups in a table, under the names of `as_key`, and how many there are."""
+    count, key = keys.count(), session.model.config.entity_key
+    if not key:
+        return Keys(keys, True, EVERYWHERE), count
+    rows = state.base.rows if state.base else 0
+    return lookup_keys(keys.toDF(*key), count, rows, session.reader.thresholds.pruning), count
+
+
+def erase(session: TableSession, keys: DataFrame, where: Expression | None = None) -> None:
+    """Deletes the rows of some keys, or those of them `where` a condition is true, as a change that readers see."""
+    retried(partial(_erase, session, keys, where), session.reader.thresholds.commits.attempts)
+
+
+def _erase(session: TableSession, keys: DataFrame, where: Expression | None) -> None:
+    state = session.reconciled(session.observe())
+    old = rows_now(session, state, sought(session, state, keys)[0])
+    old = old if where is None else old.where(where)
+    if not old.isEmpty():
+        _publish(session, state, partial(state_changes, old.limit(0), old))
+        session.reconciled(session.observe())
+
+
+def rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
+    """The rows that a table has under some keys."""
+    rows = current_rows(session.spark(), session.model, state, session.reader.thresholds.pruning, keys)
+    assert rows is not None
+    return rows
+
+
+def _publish(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
+    """Publishes change rows in a commit that says otherwise what the newest run said."""
+    changes, _ = built(state, session.model.table)
+    last, table = last_run(changes), session.model.table.changes
+    assert changes.head is not None
+    assert last is not None
+    shape = shape_of(session.model, state, plain_columns(changes.columns))
+    commit = AppendChanges(table, changes.head.snapshot, "full", "FORGOTTEN")
+    publish(ChangeSet(commit, rows(shape), shape, last.repeated("full", "FORGOTTEN")), session.context(state))
+
+
+def purge(session: TableSession, keys: DataFrame, read_by_all: Callable[[], None]) -> TableForgotten:
+    """Takes all that there ever was of some keys out of a table's files, but for the rows that it has of them now.
+
+    `read_by_all` has all readers of the table read what it says now. Raises CommitConflict where others were always
+    faster.
+    """
+    attempts = session.reader.thresholds.commits.attempts
+    return retried(partial(_purge, session, keys, read_by_all), attempts)
+
+
+def _purge(session: TableSession, keys: DataFrame, read_by_all: Callable[[], None]) -> TableForgotten:
+    model, count = session.model, keys.count()
+    restated = _restate(session, keys)
+    read_by_all()
+    state = session.reconciled(session.observe(), fold=True)
+    _drop_branches(session, state)
+    purge_changes(Purged(restated.keys, restated.version, restated.before), session.context(state))
+    state = session.observe()
+    rewritten = rewrite_changes(restated.keys.near, session.context(state))
+    rewritten += purge_base(restated.keys.near, session.context(state))
+    for table in (model.table.changes, model.base):
+        if has_removed_entries(session.reader, table):
+            rewrite_manifests(session.spark(), table)
+    record_run(session.context(session.observe()))
+    state = session.observe()
+    record_merged(_merged_for_certain(*built(state, model.table)), session.context(state))
+    state = session.reconciled(session.observe(), fold=True)
+    expired = sum(_expire(session, state, table) for table in _tables(session, state))
+    _drop_old_state(session, state)
+    return TableForgotten(model.table, count, rewritten.files, rewritten.bytes, expired)
+
+
+def _merged_for_certain(changes: ChangeTableState, base: BaseState) -> Version:
+    """The newest version that a base is merged to: commits without rows that follow bring nothing to merge."""
+    assert base.merged is not None
+    pending = changes.after(base.merged)
+    known = [of.version for of in changes.commits if not pending or of.version.sequence < pending[0].version.sequence]
+    return max([base.merged, *known], key=lambda version: version.sequence)
+
+
+def _restate(session: TableSession, keys: DataFrame) -> _Restated:
+    """Says once more what the rows under some keys are, as changes that change nothing."""
+    state = session.reconciled(session.observe(), fold=True)
+    changes, _ = built(state, session.model.table)
+    before = changes.commits[-1]
+    shape = shape_of(session.model, state, plain_columns(changes.columns))
+    wanted = keys if shape.rest else _without_rows(session, state, keys)
+    found, _ = sought(session, state, wanted)
+    _publish(session, state, partial(_said_again, session, state, found))
+    now, _ = built(session.observe(), session.model.table)
+    said = next(of for of in now.commits if of.parent == before.version.snapshot)
+    return _Restated(said.version, Age(before.version.sequence, before.at_ms), found)
+
+
+def _without_rows(session: TableSession, state: TableState, keys: DataFrame) -> DataFrame:
+    """The keys without a row: where a row is nothing but its key, the others have nothing to forget."""
+    rows = rows_now(session, state, sought(session, state, keys)[0]).select(*as_key(session.model.config.entity_key))
+    return keys.join(rows, list(keys.columns), "left_anti")
+
+
+def _said_again(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
+    changes, config = state.changes, session.model.config
+    assert changes is not None
+    assert changes.head is not None
+    log = read_table(session.spark(), session.model.table.changes, changes.head.snapshot, changes.formerly)
+    alive = newest_changes(keys.select(log, config.entity_key), config.primary_key, 2).where(F.col(ACTION) != DELETE)
+    names = [of.name for of in changes.columns if of.name != BEFORE]
+    rows = alive.select(*map(column, names)).withColumn(ACTION, F.lit(UPDATE))
+    if shape.before_type is None:
+        return rows
+    image = struct((name(of.name), of.name) for of in shape.rest)
+    return rows.selectExpr(*map(name, names), typed(image, shape.before_type, BEFORE))
+
+
+def _drop_branches(session: TableSession, state: TableState) -> None:
+    """Drops the branches of attempts: those that died have rows, and those that go on start over."""
+    changes, base = built(state, session.model.table)
+    for table, part in ((session.model.table.changes, changes), (session.model.base, base)):
+        names = tuple(of for of in part.branches if of.startswith(BRANCH_PREFIX))
+        if names:
+            perform(DropBranches(table, names), session.context(state))
+
+
+def _tables(session: TableSession, state: TableState) -> tuple[TableName, ...]:
+    table = session.model.table
+    return (session.model.base, table.changes, *([table.totals] if state.aggregate_state is not None else []))
+
+
+def _expire(session: TableSession, state: TableState, table: TableName) -> int:
+    """Lets go all snapshots of a table but those that are needed, and tags for views; returns how many went."""
+    found = observe_snapshots(session.reader, table)
+    assert found is not None
+    context = session.context(state)
+    pinned = state.view.base_snapshot if state.view else None
+    idle = tuple(tag for tag, snapshot in found.view_tags.items() if snapshot != pinned)
+    gone, _ = outdated(replace(found, view_tags={}), needed_from(found, state))
+    steps: list[Step] = [DropTags(table, idle)] if idle else []
+    steps += _ages(session, state, table, gone)
+    steps += [ExpireSnapshots(table, gone)] if gone else []
+    for step in steps:
+        perform(step, context)
+    return len(gone)
+
+
+def _ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
+    """When commits were made whose snapshots go, for the age of change rows."""
+    if state.changes is None or table != session.model.table.changes:
+        return []
+    ages = kept_ages(session.model, state, gone, session.reader.thresholds.changelog)
+    return [SetProperties("expiry.ages", table, {COMMIT_TIMES: ages_text(ages)})] if ages else []
+
+
+def _drop_old_state(session: TableSession, state: TableState) -> None:
+    """Drops an aggregate state that no run reads any more."""
+    totals = session.model.table.totals
+    if state.aggregate_state is None and observe_snapshots(session.reader, totals) is not None:
+        drop_with_files(session.spark(), totals)
+
+
+# Savepoints
+
+
+def holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
+    """The names of savepoints whose files hold rows of some keys, deleted ones too."""
+    model, arrow = session.model, keys.toArrow()
+    found = []
+    for of in observe_savepoints(session.reader, model):
+        if _holds(session, of, arrow):
+            found.append(of.name)
+    return tuple(found)
+
+
+def _holds(session: TableSession, savepoint: Savepoint, keys: object) -> bool:
+    model = session.model
+    for table in (model.table.changes, model.base):
+        files = DiskFiles(session.reader, table, model.config.entity_key)
+        snapshot = files.tagged(savepoint.name)
+        paths = files.of_snapshot(snapshot) if snapshot is not None else {}
+        if any(files.rows_under(path, keys) for path in paths):
+            return True
+    return False
+
+
+def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:
+    """Drops savepoints of a table."""
+    known = observe_savepoints(session.reader, session.model)
+    tags: list[SetTag] = [tag for of in names for tag in dropped(session.model, of, known)]
+    for tag in tags:
+        perform(tag, session.context(TableState()))

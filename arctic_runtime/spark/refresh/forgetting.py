@@ -1,0 +1,355 @@
+"""Rows are forgotten: in a table, in all that is made of it, and in everything that these tables ever were.
+
+Every step can be done again, and is done again where an earlier attempt died: the keys stand in a table beside each of
+the tables from before the first deletion until nothing of them is left.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.disk_files import DiskFiles
+from arctic_runtime.catalog.observe import observe_snapshots
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.ivm.frontend.reads import reads
+from arctic_runtime.model.columns import IS_CURRENT
+from arctic_runtime.model.forgetting import Certificate, ForgetPlan, TableForgotten, TableToForget
+from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.state import TableState, built
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.forgetting import outdated, readers_of, tables_below
+from arctic_runtime.spark.refresh import forget_letters, trace
+from arctic_runtime.spark.refresh.forget_events import recompute
+from arctic_runtime.spark.refresh.forget_scan import scan
+from arctic_runtime.spark.refresh.forget_table import (
+    drop_savepoints,
+    erase,
+    holding_savepoints,
+    purge,
+    rows_now,
+    sought,
+)
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.tables.forgotten import drop_with_files, has_keys, keep_keys, read_keys
+from arctic_runtime.spark.tables.frames import Keys
+from arctic_runtime.spark.tables.table_session import TableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Which rows of a table are to be forgotten: those of `keys`, one text for each column, or `where` a predicate."""
+
+    keys: tuple[str, ...] = ()
+    where: str | None = None
+    drop_savepoints: bool = False
+
+
+@dataclass
+class Forgetting:
+    """One request to forget rows of `root`; `models` are all of the project. `tell` gets lines for people."""
+
+    root: Model
+    models: Sequence[Model]
+    reader: CatalogReader
+    spark: Callable[[], SparkSession]
+    request: Forget
+    tell: Callable[[str], None] = lambda _: None
+    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
+
+    def __post_init__(self) -> None:
+        self._noted: set[TableName] = set()
+        known = {model.table: model for model in self.models if not model.is_landing}
+        self._known: Mapping[TableName, Model] = {**known, self.root.table: self.root}
+        self._reads = {table: self._read_by(model) for table, model in self._known.items()}
+        below = tables_below(self.root.table, self._reads)
+        self._involved = [self._known[table] for table in below]
+        self._order = [model for model in self._involved if self._is_built(model)]
+
+    def plan(self) -> ForgetPlan:
+        """What would be forgotten; changes nothing."""
+        self._check()
+        found = self._trace(self._kept_keys)
+        tables = tuple(self._to_forget(self._known[table], keys) for table, keys in found.items())
+        letters = forget_letters.count(self._session(self.root), self._of_letters(found))
+        return ForgetPlan(tables, letters, self._notes())
+
+    def run(self) -> Certificate:
+        """Forgets the rows and looks at what is left.
+
+        Raises ConfigError where a savepoint holds rows, and DataError where the table's query still gives them; nothing
+        is forgotten then.
+        """
+        self._check()
+        for model in (self.root, *self._below) if self.root.config.input == "state" else self._below:
+            self._refresh(model)
+        found = self._trace(self._stored_keys)
+        self._check_gone(found)
+        dropped = self._savepoints(found)
+        letters = forget_letters.drop(self._session(self.root), self._of_letters(found))
+        if found:
+            self._delete(found)
+        done = [self._purge(model, found[model.table]) for model in self._order if model.table in found]
+        for model in self._below:
+            self._refresh(model)
+        checked = tuple(self._checked(replace(of, dropped_savepoints=dropped.get(of.table, ()))) for of in done)
+        certificate = Certificate(
+            self.root.table,
+            self.now.isoformat(timespec="seconds"),
+            checked,
+            letters.dropped,
+            letters.left,
+            self._notes(),
+        )
+        if certificate.is_clean:
+            for table in found:
+                drop_with_files(self.spark(), table.forgotten)
+        return certificate
+
+    # The tables
+
+    def _read_by(self, model: Model) -> frozenset[TableName]:
+        if model.ingested_from is not None:
+            return frozenset()
+        if model.config.input == "changes":
+            return frozenset(changes_read(model.sql)) | self._read_beside(model)
+        states = Refresh.of(model, self.reader, self.spark).planner.observe_upstreams().states
+        return frozenset(state.name for state in states.values() if state)
+
+    def _read_beside(self, model: Model) -> frozenset[TableName]:
+        """The tables that a query of change events reads as they are when it runs."""
+        read = reads(model.sql, model.table.catalog, model.table.schema)
+        return frozenset(read.tables) - {model.table}
+
+    def _is_built(self, model: Model) -> bool:
+        state = self._session(model).observe()
+        return model.table == self.root.table or (state.changes is not None and state.base is not None)
+
+    @property
+    def _below(self) -> list[Model]:
+        """The models below that are refreshed: those without a key as well, which have nothing to forget."""
+        return [model for model in self._involved[1:] if model in self._order or self._is_appended(model)]
+
+    def _is_appended(self, model: Model) -> bool:
+        return model.is_appended and self._session(model).observe().appended is not None
+
+    def _session(self, model: Model) -> TableSession:
+        return TableSession(model, self.reader, self.spark, self.now)
+
+    def _check(self) -> None:
+        if bool(self.request.keys) == bool(self.request.where):
+            raise ConfigError(
+                f"{self.root.table}: it is not said which rows to forget.\n  expected: --key or --where, one of both\n"
+                "  what to do: arctic forget MODEL --key VALUE, or arctic forget MODEL --where PREDICATE"
+            )
+        built(self._session(self.root).observe(), self.root.table)
+
+    def _notes(self) -> tuple[str, ...]:
+        origins = sorted(str(of) for of in self._reads[self.root.table])
+        notes = [
+            f"{of}, which {self.root.table} reads, is not looked at: forget the rows there as well" for of in origins
+        ]
+        involved = {model.table for model in self._order}
+        for model in self._order[1:]:
+            beside = model.config.input == "changes" and self._read_beside(model) & involved
+            notes += [
+                f"{model.table} reads {of} beside its changes(…); values that it took from there stay: run it with "
+                "--full-refresh, then forget again"
+                for of in sorted(beside or ())
+            ]
+        return tuple(notes)
+
+    # The keys
+
+    def _trace(self, kept: Callable[[Model, DataFrame], DataFrame]) -> dict[TableName, DataFrame]:
+        """The keys of rows to forget by table, as far as there are any; `kept` takes those that are found of one."""
+        found: dict[TableName, DataFrame] = {}
+        known: dict[TableName, Keys] = {}
+        for model in self._order:
+            state = self._session(model).observe()
+            keys = kept(model, self._found_keys(model, state, known))
+            lookup, count = sought(self._session(model), state, keys)
+            if count:
+                found[model.table], known[model.table] = keys, lookup
+        self._check_without_key(known)
+        return found
+
+    def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
+        """Raises ConfigError where rows of a table without a key were made of such rows: nothing tells which."""
+        for model in filter(self._is_appended, self._involved):
+            forgotten = {table: keys for table, keys in known.items() if table in changes_read(model.sql)}
+            if not forgotten:
+                continue
+            upstreams = Refresh.of(model, self.reader, self.spark).planner.observe_upstreams()
+            if trace.makes_events_of(self.spark(), model, upstreams, forgotten):
+                self._drop_keys(known)
+                raise ConfigError(
+                    f"{model.table} has rows made of those that are to be forgotten, and no primary key that tells "
+                    "which; nothing was done.\n  what to do: give the model a `primary_key`; or "
+                    f"`arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+                )
+
+    def _found_keys(self, model: Model, state: TableState, known: Mapping[TableName, Keys]) -> DataFrame:
+        spark, session = self.spark(), self._session(model)
+        if model.table == self.root.table and self.request.where is not None:
+            return trace.keys_where(spark, model, state, self.request.where)
+        if model.table == self.root.table:
+            given, _ = sought(session, state, trace.given_keys(spark, model, state, self.request.keys))
+            return trace.keys_ever(spark, model, state, given)
+        upstreams = Refresh.of(model, self.reader, self.spark).planner.observe_upstreams()
+        forgotten = {table: keys for table, keys in known.items() if table in self._reads[model.table]}
+        if not forgotten:
+            return trace.keys_ever(spark, model, state).limit(0)
+        made = trace.keys_made_of(spark, model, state, upstreams, forgotten, self.reader.thresholds)
+        lookup, _ = sought(session, state, made)
+        return trace.keys_ever(spark, model, state, lookup)
+
+    def _kept_keys(self, model: Model, keys: DataFrame) -> DataFrame:
+        """Keys held by the driver, with those of an attempt that died: a plan writes nothing."""
+        stored = [read_keys(self.spark(), model.table)] if has_keys(self.reader, model.table) else []
+        for more in stored:
+            keys = keys.unionByName(more)
+        keys = keys.distinct()
+        return self.spark().createDataFrame(keys.toArrow(), keys.schema)
+
+    def _stored_keys(self, model: Model, keys: DataFrame) -> DataFrame:
+        if not has_keys(self.reader, model.table) and keys.isEmpty():
+            return keys
+        if not has_keys(self.reader, model.table):
+            self._noted.add(model.table)
+        keep_keys(self.spark(), self.reader, model.table, [keys])
+        return read_keys(self.spark(), model.table)
+
+    def _of_letters(self, found: Mapping[TableName, DataFrame]) -> DataFrame | None:
+        """The keys that dead letters are searched for: also given ones that the table has never had."""
+        if not self.request.keys:
+            return found.get(self.root.table)
+        return trace.given_keys(self.spark(), self.root, self._session(self.root).observe(), self.request.keys)
+
+    # The plan
+
+    def _to_forget(self, model: Model, keys: DataFrame) -> TableToForget:
+        session, arrow = self._session(model), keys.toArrow()
+        sizes: list[int] = []
+        snapshots = 0
+        for table in (model.table.changes, model.base):
+            files = DiskFiles(self.reader, table, model.config.entity_key)
+            sizes += [size for path, size in files.of_snapshot().items() if files.rows_under(path, arrow)]
+            kept = observe_snapshots(self.reader, table)
+            snapshots += len(outdated(kept, kept.lineage[-1].sequence)[0]) if kept is not None and kept.lineage else 0
+        savepoints = holding_savepoints(session, keys)
+        return TableToForget(model.table, arrow.num_rows, len(sizes), sum(sizes), snapshots, savepoints)
+
+    # What is done
+
+    def _savepoints(self, found: Mapping[TableName, DataFrame]) -> dict[TableName, tuple[str, ...]]:
+        """Drops savepoints that hold rows; raises ConfigError, and forgets the keys again, where that is not asked."""
+        held = {table: holding_savepoints(self._session(self._known[table]), keys) for table, keys in found.items()}
+        if any(held.values()) and not self.request.drop_savepoints:
+            named = "".join(f"  found: {name} of {table}\n" for table, names in held.items() for name in names)
+            self._drop_keys(found)
+            raise ConfigError(
+                f"{self.root.table}: savepoints hold rows that are to be forgotten; nothing was done.\n{named}"
+                "  what to do: add --drop-savepoints, or drop them by `arctic savepoint MODEL NAME --drop`"
+            )
+        for table, names in held.items():
+            drop_savepoints(self._session(self._known[table]), names)
+        return held
+
+    def _drop_keys(self, found: Iterable[TableName]) -> None:
+        """Drops keys that this request has noted: those of one that died have to stay until they are forgotten."""
+        for table in self._noted.intersection(found):
+            drop_with_files(self.spark(), table.forgotten)
+
+    def _check_gone(self, found: Mapping[TableName, DataFrame]) -> None:
+        """Raises DataError where the query of the table still gives the rows."""
+        keys = found.get(self.root.table)
+        if self.root.config.input != "state" or keys is None:
+            return
+        session = self._session(self.root)
+        state = session.reconciled(session.observe())
+        given = rows_now(session, state, sought(session, state, keys)[0])
+        given = given.where(IS_CURRENT) if self.root.config.has_history else given
+        rows = given.limit(3).collect()
+        if rows:
+            self._drop_keys(found)
+            origins = ", ".join(sorted(map(str, self._reads[self.root.table])))
+            raise DataError(
+                f"{self.root.table}: its query still gives rows that are to be forgotten; nothing was done.\n"
+                + "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)
+                + f"  what to do: forget or delete them where they come from ({origins}), then run this again"
+            )
+
+    def _delete(self, found: dict[TableName, DataFrame]) -> None:
+        """Deletes the rows, and has all models below follow; adds the keys of rows that this changes."""
+        heads = {model.table: self._head(model) for model in self._order[1:]}
+        self._erase(found)
+        for model in self._below:
+            self._follow(model, found)
+        for table, head in heads.items():
+            self._note_changed(self._known[table], head, found)
+
+    def _head(self, model: Model) -> int:
+        changes, _ = built(self._session(model).observe(), model.table)
+        return changes.commits[-1].version.sequence
+
+    def _note_changed(self, model: Model, head: int, found: dict[TableName, DataFrame]) -> None:
+        """Adds the keys of rows that the deletion changed or deleted, in case that their trace has not told them."""
+        if self._head(model) > head:
+            state = self._session(model).observe()
+            keys = trace.keys_changed_after(self.spark(), model, state, head)
+            if not keys.isEmpty():
+                found[model.table] = self._stored_keys(model, keys)
+
+    def _erase(self, found: Mapping[TableName, DataFrame]) -> None:
+        """Deletes the rows of the table itself; those that a query gives are gone already, but for old versions."""
+        keys, config = found.get(self.root.table), self.root.config
+        if keys is not None and (config.input == "changes" or config.has_history):
+            self.tell(f"{self.root.table}: delete the rows")
+            erase(self._session(self.root), keys)
+
+    def _follow(self, model: Model, found: Mapping[TableName, DataFrame]) -> None:
+        """Has a model below follow what was deleted above it."""
+        self._refresh(model)
+        keys = found.get(model.table)
+        if keys is None:
+            return
+        if model.config.input == "state" and model.config.has_history:
+            erase(self._session(model), keys, ~F.col(IS_CURRENT))
+        elif model.config.input == "changes":
+            upstream = {of: found[of] for of in changes_read(model.sql) if of in found}
+            recompute(Refresh.of(model, self.reader, self.spark), keys, upstream)
+
+    def _refresh(self, model: Model) -> None:
+        if model.ingested_from is None:
+            self.tell(f"{model.table}: refresh")
+            Refresh.of(model, self.reader, self.spark).run()
+
+    def _purge(self, model: Model, keys: DataFrame) -> TableForgotten:
+        if model.table != self.root.table:
+            self._refresh(model)
+        self.tell(f"{model.table}: rewrite the files that hold rows")
+        names = readers_of(model.table, self._reads)
+        built_readers = [of for of in self._below if of.table in names]
+
+        def read_by_all() -> None:
+            for reader in built_readers:
+                self._refresh(reader)
+
+        return purge(self._session(model), keys, read_by_all)
+
+    def _checked(self, done: TableForgotten) -> TableForgotten:
+        model = self._known[done.table]
+        session, keys = self._session(model), read_keys(self.spark(), done.table)
+        self.tell(f"{model.table}: read what is left")
+        scanned = scan(session, keys, sought(session, session.observe(), keys)[0])
+        return replace(done, scanned_files=scanned.files, removed_files=scanned.removed, left=scanned.left)

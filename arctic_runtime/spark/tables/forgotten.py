@@ -1,0 +1,49 @@
+"""The keys of rows that are being forgotten: a table beside the model's own, from the first plan until all are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import effect
+from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
+from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.internal import internal
+
+
+def has_keys(reader: CatalogReader, table: TableName) -> bool:
+    """Whether keys of a table are being forgotten."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        found = reader.load_table(table.forgotten.schema, table.forgotten.name)
+    except NoSuchTableError:
+        return False
+    return found.properties.get(KIND) == FORGOTTEN_KEYS_KIND
+
+
+def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
+    """The keys, each once, under the names of `frames.as_key`."""
+    return spark.table(name(*table.forgotten.parts))
+
+
+def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, found: Iterable[DataFrame]) -> None:
+    """Adds keys to those that are kept already, in one commit."""
+    frames = [*found, *([read_keys(spark, table)] if has_keys(reader, table) else [])]
+    keys = frames[0]
+    for more in frames[1:]:
+        keys = keys.unionByName(more)
+    place = table.forgotten
+    writer = internal(keys.distinct().coalesce(1).writeTo(name(*place.parts)), FORGOTTEN_KEYS_KIND, KEPT_METADATA)
+    effect("forget.keys", writer.createOrReplace, f"write {place}", SPARK)
+
+
+def drop_with_files(spark: SparkSession, table: TableName) -> None:
+    """Drops a table and deletes its files; one that is gone already is none."""
+    perform_statement("forget.drop", spark, statement("DROP TABLE IF EXISTS {of} PURGE", of=name(*table.parts)))

@@ -1,0 +1,187 @@
+"""Rows are purged: taken out of the files that hold them, which deletion vectors alone do not.
+
+Only files with deleted rows are written anew, and row lineage stays, as with any compaction: readers of changes and
+their offsets are as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.effects import effect
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.expiry import Age, ages_text
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import COMPACTED_UNTIL, FORGOTTEN
+from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.version import Version
+from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.tables.bounds import EVERYWHERE
+from arctic_runtime.spark.tables.commit import (
+    merged_to,
+    perform_statement,
+    said,
+    said_by_session,
+    set_properties,
+    swap_in,
+)
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.file_rewrite import ANY_COUNT, ANY_SIZE, sort_order
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys, key_name
+
+_ROWS = "__arctic_t"
+
+
+@dataclass(frozen=True)
+class Purged:
+    """Change rows of some keys go that came before a version, `restated`; up to `until` rows may be missing then."""
+
+    keys: Keys
+    restated: Version
+    until: Age
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """How many files were written anew, and their bytes."""
+
+    files: int
+    bytes: int
+
+    def __add__(self, other: Rewritten) -> Rewritten:
+        return Rewritten(self.files + other.files, self.bytes + other.bytes)
+
+
+def purge_changes(purged: Purged, context: Context) -> None:
+    """Deletes change rows in one commit; raises CommitConflict where the change table has moved on."""
+    changes, table = context.state.changes, context.model.table.changes
+    assert changes is not None
+    assert changes.head is not None
+    until = {COMPACTED_UNTIL: ages_text([purged.until])}
+    newest = max(int(changes.properties.get(FORGOTTEN, 0)), purged.restated.sequence)
+    set_properties("forget.mark", context.spark, table, {**until, FORGOTTEN: str(newest)})
+
+    def write(branch: tuple[str, ...]) -> None:
+        with settings(context.spark, said_by_session(until)):
+            _delete(purged, context, branch)
+
+    swap_in(context.attempt, table, changes.head.snapshot, write)
+
+
+def rewrite_changes(near: Sql, context: Context) -> Rewritten:
+    """Rewrites the files of a change table that hold deleted rows; raises CommitConflict where it has moved on."""
+    changes, table = context.state.changes, context.model.table.changes
+    assert changes is not None
+    assert changes.head is not None
+
+    def write(branch: tuple[str, ...]) -> Rewritten:
+        return _rewrite_deleted(context, table, branch, near)
+
+    return swap_in(context.attempt, table, changes.head.snapshot, write)
+
+
+def purge_base(near: Sql, context: Context) -> Rewritten:
+    """Rewrites the files of a base that hold deleted rows; raises CommitConflict where the base has moved on."""
+    base, table = context.state.base, context.model.base
+    assert base is not None
+    assert base.merged is not None
+    merged = merged_to(base.merged)
+
+    def write(branch: tuple[str, ...]) -> Rewritten:
+        done = _rewrite_deleted(context, table, branch, near)
+        _append_nothing(context.spark, branch, merged)
+        return done
+
+    return swap_in(context.attempt, table, base.snapshot, write)
+
+
+def record_run(context: Context) -> None:
+    """Repeats the record of the newest run in a commit of its own: all earlier snapshots can go then.
+
+    Raises CommitConflict where the change table has moved on.
+    """
+    changes = context.state.changes
+    assert changes is not None
+    assert changes.head is not None
+    last = last_run(changes)
+    assert last is not None
+    record = last.repeated("full", "FORGOTTEN").encode()
+    table, spark = context.model.table.changes, context.spark
+    swap_in(context.attempt, table, changes.head.snapshot, lambda branch: _append_nothing(spark, branch, record))
+
+
+def record_merged(merged: Version, context: Context) -> None:
+    """Says in a commit of its own what the base is merged to; raises CommitConflict where the base has moved on."""
+    base, table, spark = context.state.base, context.model.base, context.spark
+    assert base is not None
+    record = merged_to(merged)
+    swap_in(context.attempt, table, base.snapshot, lambda branch: _append_nothing(spark, branch, record))
+
+
+def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
+    """Writes manifests anew that still list files which are gone, with the bounds of their values."""
+    call = statement(
+        "CALL {catalog}.system.rewrite_manifests(table => {table}, use_caching => false)",
+        catalog=name(table.catalog),
+        table=text(name(*table.parts)),
+    )
+    perform_statement("forget.manifests", spark, call)
+
+
+def _delete(purged: Purged, context: Context, branch: Sequence[str]) -> None:
+    key, view = context.model.config.entity_key, f"arctic_forget_{context.token}"
+    on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    delete = statement(
+        "DELETE FROM {table} AS {rows} WHERE {near} AND {place} < {restated} AND EXISTS (SELECT 1 FROM {view} "
+        "WHERE {on})",
+        table=name(*branch),
+        rows=name(_ROWS),
+        near=purged.keys.near,
+        place=name(_ROWS, COMMIT_ORDER),
+        restated=number(purged.restated.sequence),
+        view=name(view),
+        on=listed(on, " AND ") if on else Sql("true"),
+    )
+    purged.keys.rows.createOrReplaceTempView(view)
+    try:
+        perform_statement("forget.delete", context.spark, delete)
+    finally:
+        context.spark.catalog.dropTempView(view)
+
+
+def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
+    """Rewrites the files with any deleted row, of those that may hold a row `near` by."""
+    is_sorted = table == context.model.base and bool(context.model.config.sort_key)
+    order = statement(", strategy => 'sort', sort_order => {o}", o=text(sort_order(context.model)))
+    options = {
+        "delete-file-threshold": "1",
+        "min-input-files": str(ANY_COUNT),
+        "min-file-size-bytes": "0",
+        "max-file-size-bytes": str(ANY_SIZE),
+        "delete-ratio-threshold": "1.0",
+    }
+    call = statement(
+        "CALL {catalog}.system.rewrite_data_files(table => {table}{sorting}{where}, options => map({options}), "
+        "branch => {branch})",
+        catalog=name(table.catalog),
+        table=text(name(*table.parts)),
+        sorting=order if is_sorted else Sql(""),
+        where=Sql("") if near == EVERYWHERE else statement(", where => {near}", near=text(near)),
+        options=listed(part for pair in options.items() for part in map(text, pair)),
+        branch=text(branch[-1].removeprefix("branch_")),
+    )
+    what = f"rewrite files of {table} that hold forgotten rows"
+    (done,) = effect("forget.rewrite", lambda: context.spark.sql(call).collect(), what, SPARK)
+    if done["failed_data_files_count"]:
+        raise CommitConflict(f"{table}: some files could not be rewritten.\n  what to do: run `arctic forget` again")
+    return Rewritten(done["rewritten_data_files_count"], done["rewritten_bytes_count"])
+
+
+def _append_nothing(spark: SparkSession, branch: Sequence[str], summary: dict[str, str]) -> None:
+    writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch)).options(**said(summary))
+    effect("forget.record", writer.append, f"record on {'.'.join(branch)} what was known", SPARK)

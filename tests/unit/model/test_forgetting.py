@@ -1,0 +1,40 @@
+"""What people are told of forgetting: what is left is never passed over."""
+
+from __future__ import annotations
+
+from arctic_runtime.model.forgetting import (
+    Certificate,
+    ForgetPlan,
+    TableForgotten,
+    TableToForget,
+    describe_certificate,
+    describe_forget_plan,
+)
+from arctic_runtime.model.names import TableName
+
+M = TableName("lake", "dwd", "m")
+
+
+def test_a_plan_names_tables_savepoints_and_what_is_not_looked_at() -> None:
+    plan = ForgetPlan((TableToForget(M, 1200, 3, 4096, 7, ("good",)),), 2, ("s is not looked at",))
+    assert describe_forget_plan(plan) == [
+        "to forget: 1,200 key(s) of lake.dwd.m; 3 file(s), 4,096 bytes, to rewrite; 7 snapshot(s) to expire",
+        "to forget: 2 dead letter(s)",
+        "held by a savepoint: good of lake.dwd.m; it goes with --drop-savepoints, and without nothing is done",
+        "note: s is not looked at",
+    ]
+    assert describe_forget_plan(ForgetPlan(())) == ["nothing to forget"]
+
+
+def test_a_certificate_is_clean_only_where_nothing_is_left_anywhere() -> None:
+    done = TableForgotten(M, 1, rewritten_files=2, expired_snapshots=3, scanned_files=4)
+    clean = Certificate(M, "2026-11-26T00:00:00+00:00", (done,), 1)
+    assert clean.is_clean
+    assert describe_certificate(clean) == [
+        "forgotten: 1 key(s) of lake.dwd.m; 2 file(s) rewritten, 3 snapshot(s) expired, 4 file(s) read afterwards",
+        "forgotten: 1 dead letter(s)",
+    ]
+    held = TableForgotten(M, 1, left=("snapshot 1 of lake.dwd.m is kept by a tag or a branch",))
+    for left in (Certificate(M, "", (held,)), Certificate(M, "", (), left=("2 dead letter(s) are no JSON",))):
+        assert not left.is_clean
+        assert any(line.startswith("LEFT: ") for line in describe_certificate(left))

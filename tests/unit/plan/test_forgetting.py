@@ -1,0 +1,74 @@
+"""Which tables have to forget, in which order, and which of their snapshots go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.expiry import Snapshot, Snapshots
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import MODE, RUN
+from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.forgetting import needed_from, outdated, readers_of, tables_below
+
+
+def table(name: str) -> TableName:
+    return TableName("lake", "dwd", name)
+
+
+def reads(**of: str) -> Mapping[TableName, frozenset[TableName]]:
+    return {table(name): frozenset(map(table, upstreams.split())) for name, upstreams in of.items()}
+
+
+def test_tables_follow_those_that_they_read_and_others_are_left_alone() -> None:
+    found = reads(a="landing", b="a", c="a b", d="other", e="c d", other="")
+    assert [of.name for of in tables_below(table("a"), found)] == ["a", "b", "c", "e"]
+    assert [of.name for of in tables_below(table("d"), found)] == ["d", "e"]
+    assert [of.name for of in readers_of(table("a"), found)] == ["b", "c"]
+
+
+def test_a_model_that_reads_its_own_table_is_no_circle_and_others_are() -> None:
+    assert tables_below(table("a"), reads(a="a")) == (table("a"),)
+    with pytest.raises(ConfigError, match="circle"):
+        tables_below(table("a"), reads(a="b", b="a"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
+def test_everything_below_is_found_once_and_after_what_it_reads(pairs: list[tuple[int, int]]) -> None:
+    found: dict[TableName, set[TableName]] = {table(str(number)): set() for number in range(8)}
+    for one, other in pairs:
+        if one != other:
+            found[table(str(max(one, other)))].add(table(str(min(one, other))))
+    below = tables_below(table("0"), found)
+    assert len(set(below)) == len(below)
+    for of, upstreams in found.items():
+        is_below = of == table("0") or bool(upstreams & set(below))
+        assert (of in below) == is_below
+    for place, of in enumerate(below):
+        assert not found[of] & set(below[place + 1 :])
+
+
+def test_all_snapshots_go_but_the_one_that_counts_and_those_that_somebody_holds() -> None:
+    lineage = tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4))
+    kept = Snapshots(table("m"), lineage, (Snapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
+    assert outdated(kept, 4) == ((1, 9), (2, 3))
+    assert outdated(kept, 3) == ((1, 9), (2,))
+
+
+def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> None:
+    def commit(number: int, **summary: str) -> Commit:
+        return Commit(Version("u", number, number), number - 1, "append", 0, 0, summary, number)
+
+    run, later = commit(3, **{RUN: "a", MODE: "full"}), commit(4)
+    changes = ChangeTableState("u", (), (run, later), {})
+    log = Snapshots(table("m__changes"), tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4)))
+    assert needed_from(log, TableState(changes=changes)) == 3
+    merged = Version("u", 3, 3)
+    base = Snapshots(table("m"), (Snapshot(11, 1, 1, merged), Snapshot(12, 2, 2, merged), Snapshot(13, 3, 3)))
+    assert needed_from(base, TableState(changes=changes)) == 2
+    assert needed_from(base, TableState(changes=changes, view=ViewState((), 11, 3, 3))) == 1
