@@ -42,6 +42,10 @@ class Progress:
         """As of when the tables show the source: its newest change, or the last look that found nothing more."""
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
+    def of(self, table: str) -> Progress:
+        """What holds of one table, by its name in the source: nothing of one that is loaded beside the stream now."""
+        return self if self.tables is None or table in self.tables else Progress()
+
     def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
         newest = max(filter(None, (self.newest, *changes)), default=None)

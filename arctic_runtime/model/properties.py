@@ -244,8 +244,8 @@ STORED_NAMES: Final = (
     StoredName(
         SOURCE_TABLES,
         ("property of the dead letter table",),
-        "the tables of the source that are loaded, or are being loaded by the snapshot under way, as a JSON list of "
-        "their names in the source",
+        "the tables of the source that its stream brings up to date, as a JSON list of their names in the source: "
+        "without those that are loaded beside it now",
     ),
     StoredName(
         LEASE,

@@ -140,10 +140,11 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
     runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
     last = last_run(log)
+    of_table = found.progress.of(model.ingested_from)
     position = found.progress.position or ""
-    cut = version_at(run_commits(log), position)
+    cut = version_at(run_commits(log), of_table.position or "")
     # The table has what all tables have, and may have more.
-    progress = found.progress.later([own], None)
+    progress = of_table.later([own], None)
     return Ingestion(
         source=model.source.name,
         table=model.ingested_from,

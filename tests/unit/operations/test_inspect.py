@@ -148,6 +148,15 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
     ]
 
 
+def test_what_all_tables_have_says_nothing_of_one_that_is_loaded_now(writing: Any, tmp_path: Path) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    progress = {"arctic_position": json.dumps(POSITION), "arctic_caught_up": "1700000009000"}
+    ingested(writing, warehouse, **progress, arctic_source_tables='["public.items"]')
+    found = status(warehouse.reader, TABLE, []).ingestion
+    assert found is not None
+    assert (found.as_of, found.cut_version) == ("2023-11-14 22:13:27+00:00", "")
+
+
 def test_status_of_a_table_whose_source_tells_nothing_yet(writing: Any, tmp_path: Path) -> None:
     warehouse = writing.warehouse(tmp_path)
     ingested(writing, warehouse)
