@@ -58,6 +58,7 @@ CASES: tuple[tuple[SourceColumn, Any, Any], ...] = tuple(
         ("string", "variable_decimal", {}, {"scale": 3, "value": "/w=="}, "-0.001"),
         ("string", "variable_decimal", {}, {"scale": -2, "value": "Aw=="}, "300"),
         ("array<int>", "array", {}, [1, None, 3], [1, None, 3]),
+        ("array<string>", "array", {}, ["[L", None, "[Ljava.lang.String"], ["[L", None, "[Ljava.lang.String"]),
         (
             "array<date>",
             "array",
@@ -91,6 +92,7 @@ MISFITS: tuple[tuple[str, Encoding, Any], ...] = (
     ("binary", "latin1", "€"),
     ("decimal(4,2)", "base64_decimal", "AN6t"),
     ("array<int>", "array", [1, "x"]),
+    ("array<string>", "array", ["[Ljava.lang.String;@50a1e4a0", "a"]),
     ("boolean", "zero_one", 2),
     ("string", "enum_index", 4),
     ("string", "set_bits", 8),

@@ -479,12 +479,18 @@ def _variable_decimal(value: _Value) -> Sql:
     )
 
 
+_JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
+"""What Debezium makes of a list inside of a list of texts: Java's name of the object."""
+
+
 def _array(value: _Value) -> Sql:
     """A list whose elements are decoded one by one; null where one does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = statement("from_json({text}, 'array<string>')", text=value.text)
     decoded = _decoded(_Value(Sql("x"), element, value.zone))
+    if element.type == "string":
+        decoded = statement("CASE WHEN NOT x RLIKE {java} THEN {decoded} END", java=text(_JAVA_ARRAY), decoded=decoded)
     return statement(
         "CASE WHEN NOT exists({texts}, x -> x IS NOT NULL AND ({decoded}) IS NULL) "
         "THEN transform({texts}, x -> {decoded}) END",
