@@ -53,23 +53,25 @@ def _is_within(position: str, other: str) -> bool:
 
 def _place(position: Any) -> dict[Any, Any] | None:
     """How far each log of a source was read, in values that can be compared; None where that is not known."""
+    seen: dict[str, Any] = (position.get("seen") if isinstance(position, dict) else None) or {}
     match position:
         case {"offset": {"snapshot": _}}:
             return {}
-        case {"offset": {"lsn": int(lsn), **offset}, **more}:
-            seen = more.get("seen") or {}
-            return {"log": (int(offset.get("lsn_commit") or lsn), int(seen.get("lsn") or 0))}
-        case {"offset": {"file": str(file), "pos": place}, **more}:
-            seen = more.get("seen") or {}
-            begin = (int(file.rpartition(".")[2]), int(place), -1)
-            read = (int(str(seen["file"]).rpartition(".")[2]), int(seen["pos"]), int(seen["row"])) if seen else begin
-            return {"log": max(begin, read)}
+        case {"offset": {"lsn": int(lsn)}}:
+            return {"log": (int(position["offset"].get("lsn_commit") or lsn), int(seen.get("lsn") or 0))}
+        case {"offset": {"file": str(file), "pos": int(place)}}:
+            begin = (_file_number(file), place, -1)
+            return {"log": max(begin, (_file_number(seen["file"]), seen["pos"], seen["row"])) if seen else begin}
         case {"batch": int(number)}:
             return {"files": number}
         case dict() if position and all(isinstance(of, dict) for of in position.values()):
             return {(topic, number): at for topic, of in position.items() for number, at in of.items()}
         case _:
             return None
+
+
+def _file_number(file: str) -> int:
+    return int(file.rpartition(".")[2])
 
 
 def _read(text: str) -> Any:

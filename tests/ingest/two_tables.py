@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
-from tests.ingest.servers import DatabaseServer, MariaDBServer, PostgreSQLServer
+from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Source:
 
 @pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
 def source(request: pytest.FixtureRequest, slot: str) -> Source:
-    server: DatabaseServer = request.getfixturevalue(request.param)
+    server: PostgreSQLServer | MariaDBServer = request.getfixturevalue(request.param)
     is_postgresql = isinstance(server, PostgreSQLServer)
     user, database = ("postgres", "shop") if is_postgresql else ("root", slot)
     connection = DebeziumConnection(
         request.param, "127.0.0.1", server.port, database, user, "", (rf"{slot}\.a",), slot
     )  # fmt: skip
-    made = Source(server, slot, connection)  # type: ignore[arg-type]
+    made = Source(server, slot, connection)
     made.sql(
         "create schema {at}",
         *(f"create table {{at}}.{table} (id int primary key, n int not null)" for table in ("a", "b", "nothing")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -97,7 +97,7 @@ class Load:
     over: threading.Event = field(default_factory=threading.Event)
     finishing: threading.Event = field(default_factory=threading.Event)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Generator[Batch]:
         yield self.half(False)
         while not (self.over.is_set() or self.finishing.is_set() or self.replay.is_ready.wait(0.01)):
             pass

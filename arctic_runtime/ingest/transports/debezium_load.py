@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import SourceError
@@ -33,7 +33,7 @@ class DebeziumLoad:
         self._finishing = threading.Event()
         self._closed = threading.Event()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Generator[Batch]:
         lost_at: float | None = None
         while not self._closed.is_set():
             try:

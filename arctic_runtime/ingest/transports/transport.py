@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -118,7 +118,7 @@ class TableLoad(Protocol):
     `finish` and `close` may be called by others.
     """
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Generator[Batch]:
         """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
 
         That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
