@@ -155,7 +155,9 @@ def _live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
 def _newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
     """The newest change row of a key."""
     rows = next(iter(commits), [])
-    return max(rows, key=lambda row: row[SEQUENCE]) if len(rows) > 1 else next(iter(rows), None)
+    if len(rows) <= 1:
+        return rows[0] if rows else None
+    return max(rows, key=lambda row: row[SEQUENCE])
 
 
 def _of_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:

@@ -15,13 +15,16 @@ POSITION: Final = "_position"
 VALID_FROM: Final = "_valid_from"
 VALID_TO: Final = "_valid_to"
 IS_CURRENT: Final = "_is_current"
+RECORDED_FROM: Final = "_recorded_from"
+RECORDED_TO: Final = "_recorded_to"
 
 CHANGE_COLUMNS: Final = (ACTION, TIMESTAMP, SEQUENCE, BEFORE)
 METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
 OWN_PREFIX: Final = "__arctic_"
 RESERVED: Final = (*CHANGE_COLUMNS, POSITION)
-HISTORY_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT)
-"""Columns of a table with history: the interval in which a version was valid, and whether it still is."""
+HISTORY_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT, RECORDED_FROM, RECORDED_TO)
+"""Columns of a table with history: the interval in which a version is valid, whether it still is, and, in bitemporal
+tables, the interval in which the table said so."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,10 @@ def plain_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(kept for kept in change_columns if kept.name not in CHANGE_COLUMNS)
 
 
-def history_columns(kind: str) -> tuple[Column, ...]:
-    """The columns of a table with history, whose intervals are of type `kind`."""
-    return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"))
+def history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
+    """The columns of a table with history, in which versions are valid in intervals of type `kind`."""
+    recorded = (Column(RECORDED_FROM, "timestamp"), Column(RECORDED_TO, "timestamp")) if is_bitemporal else ()
+    return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"), *recorded)
 
 
 Names = Mapping[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arctic_runtime.model.columns import VALID_FROM, Column, same_name
+from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, same_name
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 
@@ -81,8 +81,8 @@ class ModelConfig:
     """The configuration of one model, checked: every value is known and nothing contradicts.
 
     `primary_key` identifies a row of the table. In a table with history, rows are versions, and it is the user's key
-    with `_valid_from`; `entity_key` is the user's alone. `is_appended`: there is no primary key, and rows of change
-    events are appended.
+    with `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's alone. `is_appended`:
+    there is no primary key, and rows of change events are appended.
     """
 
     primary_key: tuple[str, ...]
@@ -101,6 +101,7 @@ class ModelConfig:
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     history: History = "none"
     track: tuple[str, ...] = ()
+    valid_time: str | None = None
     keep_deleted: bool = True
     changelog: Changelog = "lookup"
     on_schema_change: OnSchemaChange = "append_new_columns"
@@ -124,7 +125,8 @@ class ModelConfig:
     @property
     def entity_key(self) -> tuple[str, ...]:
         """The columns that identify a row of the query; of a table with history they identify all versions of it."""
-        return tuple(part for part in self.primary_key if part != VALID_FROM) if self.has_history else self.primary_key
+        added = (VALID_FROM, RECORDED_FROM) if self.has_history else ()
+        return tuple(part for part in self.primary_key if part not in added)
 
 
 @dataclass(frozen=True)

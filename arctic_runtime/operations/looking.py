@@ -39,6 +39,8 @@ def _catch_up(model: Model) -> str:
 
 
 def _versions(model: Model) -> str:
+    if model.config.valid_time:
+        return f"keeps what every event says from its {model.config.valid_time} on, and when that was recorded"
     tracked = ", ".join(model.config.track) or "any column"
     deleted = "closes its last version" if model.config.keep_deleted else "deletes its versions"
     return f"keeps every version of a row: a change of {tracked} opens one, and a deletion {deleted}"

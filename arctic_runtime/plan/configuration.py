@@ -209,8 +209,11 @@ CONFIGURATION = (
         "valid_time",
         "column",
         "none",
-        "history: the column with the time from which on an event is true, beside the time at which it was recorded",
-        only=(),
+        (
+            "history of events: the column with the time from which on an event is true. The table is "
+            "[bitemporal](history.md#bitemporal-tables): it tells when it was recorded, too"
+        ),
+        read=read_text,
     ),
     ConfigKey(
         "keep_deleted",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import HISTORY_COLUMNS, RESERVED, VALID_FROM, same_name
+from arctic_runtime.model.columns import HISTORY_COLUMNS, RECORDED_FROM, RESERVED, VALID_FROM, same_name
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
@@ -108,7 +108,7 @@ def _assemble(values: dict[str, Any]) -> ModelConfig:
     key = fields["primary_key"]
     fields.setdefault("hash_key", key[0] if key else None)
     if fields.get("history", "none") != "none":
-        fields["primary_key"] = (*key, VALID_FROM)
+        fields["primary_key"] = (*key, VALID_FROM, *((RECORDED_FROM,) if fields.get("valid_time") else ()))
     return ModelConfig(**fields)
 
 
@@ -211,7 +211,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
 def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Keys that say how versions are kept have no meaning in a table without them."""
     if not config.has_history:
-        for name in ("track", "keep_deleted"):
+        for name in ("track", "valid_time", "keep_deleted"):
             if name in values:
                 yield f"`{name}` says how versions of a row are kept; it needs `history: scd2`"
 
@@ -229,6 +229,7 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield "`history: scd2` needs events with whole rows; `merge_columns` makes them of several events"
     if config.changelog == "input":
         yield "`history: scd2` looks up the stored versions of a row, which `changelog: input` never does"
+    yield from _bitemporal(config)
     renamed = (name for pair in config.renamed_columns.items() for name in pair)
     key = values.get("primary_key", values.get("unique_key", ()))
     used = (*key, *config.exclude_columns, *config.track, *renamed)
@@ -240,6 +241,17 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
             yield f"`track` names `{name}`, which is in the primary key: another value there is another row"
         if _is_among(name, config.exclude_columns):
             yield f"`track` names `{name}`, which `exclude_columns` drops"
+
+
+def _bitemporal(config: ModelConfig) -> Iterable[str]:
+    if config.valid_time is None:
+        return
+    if config.input == "state":
+        yield "`valid_time` is a column of change events; it needs `input: changes`"
+    if config.track:
+        yield "`track` has no meaning with `valid_time`: every event is a version"
+    if not config.keep_deleted:
+        yield "`keep_deleted: false` deletes versions, which a table with `valid_time` never does"
 
 
 def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:

@@ -83,6 +83,8 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
         require(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
     for name in config.primary_key:
         _check_type(model, stored, name, NOT_KEYS, "can't be part of a primary key")
+    if config.valid_time:
+        require(model, query, "valid_time", config.valid_time)
     if config.hash_key:
         _check_type(model, stored, config.hash_key, NOT_BUCKETS, "can't be a bucket key")
     for column in stored:
@@ -196,7 +198,7 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
     added = sorted(seen & set(HISTORY_COLUMNS))
     if added and model.config.has_history:
         raise ConfigError(
-            f"{model.table}: `history: {model.config.history}` adds the columns {', '.join(HISTORY_COLUMNS)}.\n"
+            f"{model.table}: `history: {model.config.history}` reserves the columns {', '.join(HISTORY_COLUMNS)}.\n"
             f"  found in the query: {', '.join(added)}\n  what to do: give these columns other names"
         )
 

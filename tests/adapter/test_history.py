@@ -11,13 +11,14 @@ from dbt.tests.util import run_dbt
 from tests.adapter.test_arctic import messages, rows, table
 from tests.unit.project.test_docs import blocks
 
-BY_EVENTS, BY_QUERY, AS_OF, JOINED, CURRENT = (block.text for block in blocks("sql") if block.page == "docs/history.md")
+EXAMPLES = [block.text for block in blocks("sql") if block.page == "docs/history.md"]
+BY_EVENTS, BY_QUERY, CONTRACTS, KNOWN, AS_OF, JOINED, CURRENT = EXAMPLES
 VIEW = "{{ config(materialized='view') }}\n"
 SOURCES = """
 sources:
   - name: crm
     schema: "{{ target.schema }}"
-    tables: [{name: customer_changes}, {name: orders}]
+    tables: [{name: customer_changes}, {name: contract_changes}, {name: orders}]
 """
 ORDERS = """
 {{ config(materialized='arctic', primary_key='order_id') }}
@@ -38,6 +39,8 @@ class TestHistory:
             "ods_orders.sql": ORDERS,
             "dim_customers.sql": BY_EVENTS,
             "orders_by_segment.sql": BY_QUERY,
+            "contracts.sql": CONTRACTS,
+            "known.sql": VIEW + KNOWN,
             "as_of.sql": VIEW + AS_OF,
             "joined.sql": "{{ config(materialized='arctic', primary_key='order_id') }}\n" + JOINED,
             "customers_now.sql": VIEW + CURRENT,
@@ -52,6 +55,15 @@ class TestHistory:
         )
         project.run_sql(
             f"create table {orders} (order_id int, customer_id int, segment string, amount int, ordered_at timestamp)"
+        )
+        contracts = table(project, "contract_changes")
+        project.run_sql(
+            f"create table {contracts} (contract_id int, rate int, effective_from timestamp, entered_at timestamp, "
+            "is_cancelled boolean) tblproperties ('format-version' = '3')"
+        )
+        project.run_sql(
+            f"insert into {contracts} values (1, 5, timestamp '2026-01-01', timestamp '2026-01-01', false), "
+            "(1, 6, timestamp '2026-01-01', timestamp '2026-02-10', false)"
         )
         project.run_sql(f"insert into {changes} values (1, 'a', 'x', 'c', timestamp '2026-01-01 00:00:00')")
         project.run_sql(f"insert into {orders} values (7, 1, 's', 10, timestamp '2026-01-20 00:00:00')")
@@ -77,6 +89,8 @@ class TestHistory:
         ]
         assert rows(project, f"select * from {table(project, 'as_of')}") == [(1, "b")]
         assert rows(project, f"select * from {table(project, 'joined')}") == [(7, 10, "b")]
+        # What a run recorded in the year of this test is after both times that the example asks for.
+        assert rows(project, f"select * from {table(project, 'known')}") == [(1, 6)]
         assert rows(project, f"select customer_id, segment from {table(project, 'customers_now')}") == [(2, "n")]
         project.run_sql(
             f"insert into {table(project, 'orders')} values (8, 1, 's', 10, timestamp '2026-01-20 00:00:00')"
@@ -84,6 +98,6 @@ class TestHistory:
         assert messages(run_dbt(["run", "--select", "ods_orders", "orders_by_segment"]))[
             "orders_by_segment"
         ].startswith("incremental +0 ~1 -0")
-        assert set(messages(run_dbt(["run", "--exclude", "as_of", "customers_now", "joined"])).values()) == {
+        assert set(messages(run_dbt(["run", "--exclude", "as_of", "known", "customers_now", "joined"])).values()) == {
             "unchanged"
         }

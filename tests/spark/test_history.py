@@ -420,3 +420,69 @@ class Named(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         return self.lake.sql_name(name)
+
+
+BITEMPORAL = {"valid_time": "at", "exclude_columns": ["op", "lsn", "at"]}
+TRUE_FROM = "id int, a string, op string, lsn bigint, at int"
+Belief = tuple[int, str, int, int | None]
+
+
+def beliefs_after(events: Sequence[tuple[int, str, str, int, int]]) -> set[Belief]:
+    """What events say: of those of one valid time that with the greatest sequence, of these the last, counts."""
+    found: set[Belief] = set()
+    newest = {(key, at): (a, op) for key, a, op, _, at in sorted(events, key=lambda event: event[3])}
+    for key in {key for key, _ in newest}:
+        times = sorted(at for of, at in newest if of == key)
+        for at, end in zip(times, [*times[1:], None], strict=True):
+            a, op = newest[key, at]
+            if op != "d":
+                found.add((key, a, at, end))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("merge", "seed"), [("on_write", 1), ("on_read", 2), ("on_write", 3)])
+def test_a_bitemporal_table_says_what_was_known_when(lake: Warehouse, merge: str, seed: int) -> None:
+    """Events are late in both orders; what the table said after each run stays what it said then."""
+    chance = random.Random(seed)
+    sql = "select id, a, op, lsn, at from {changes(events)}"
+    model = scd2(lake, sql=sql, merge=merge, **BITEMPORAL)
+    events: list[tuple[int, str, str, int, int]] = []
+    said: list[tuple[datetime.datetime, set[Belief]]] = []
+    for _ in range(5):
+        batch = [
+            (
+                chance.randrange(4),
+                chance.choice("xyz"),
+                chance.choice("uuud"),
+                chance.randrange(60),
+                chance.randrange(9),
+            )
+            for _ in range(12)
+        ]
+        batch += chance.sample(events, min(2, len(events)))
+        lake.append("events", batch, TRUE_FROM)
+        lake.run(model)
+        events += batch
+        changes = lake.state(model).changes
+        assert changes is not None
+        at = datetime.datetime.fromtimestamp(changes.commits[-1].at_ms / 1000)
+        said.append((at, beliefs_after(events)))
+        rows = lake.spark.table(quoted(*model.table.parts)).collect()
+        for time, then in said:
+            open_then = [row for row in rows if row._recorded_to is None or time < row._recorded_to]
+            known = [row for row in open_then if row._recorded_from <= time]
+            assert len(known) == len(then)
+            assert {(row.id, row.a, row._valid_from, row._valid_to) for row in known} == then, f"seed {seed}"
+        assert all(row._is_current == (row._valid_to is None and row._recorded_to is None) for row in rows)
+    assert lake.broken(model) == [], f"seed {seed}"
+    assert lake.left_out(model) == []
+    assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_an_event_without_a_valid_time_is_an_error(lake: Warehouse) -> None:
+    model = scd2(lake, sql="select id, a, op, lsn, at from {changes(events)}", **BITEMPORAL)
+    lake.append("events", [(1, "x", "c", 1, None)], TRUE_FROM)
+    with pytest.raises(DataError, match="have a null in `valid_time`"):
+        lake.run(model)

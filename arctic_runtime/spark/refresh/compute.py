@@ -22,18 +22,27 @@ from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Delta
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.declared import Declared
-from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, source_statistics, without_aggregate_state
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments, late, retractions, row_versions, semi_join_reducers
+from arctic_runtime.spark.refresh import (
+    beliefs,
+    events,
+    increments,
+    late,
+    retractions,
+    row_versions,
+    semi_join_reducers,
+)
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
     delta_images,
     event_changes,
+    image_changes,
     input_changes,
     pair_changes,
     pair_images,
@@ -327,7 +336,9 @@ class Computation:
             declared=declared,
         )
         rows = folded(query, found, last)
-        return Computed(rows, summary, is_gathered=state.base is None, keys=found.events)
+        # Versions are moved by key already, to as many partitions as they need.
+        is_gathered = state.base is None or model.config.has_history
+        return Computed(rows, summary, is_gathered, keys=found.events)
 
     def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
         """The net events if some are late.
@@ -366,16 +377,29 @@ class Computation:
     def _version_rows(self, query: DataFrame, found: events.Profile, last: RunSummary | None) -> DataFrame:
         """Change rows of versions; of stored ones, those that are valid at the oldest event or later are read."""
         model, shape, state = self.model, self.shape, self.context.state
+        if model.config.valid_time:
+            beliefs.check_valid_times(model, query)
         if self.decision.mode == "full":
             row_versions.check_history_is_kept(model, self.upstreams.states)
-            return state_changes(row_versions.rows_of_events(query, shape, model), self._all_old(), shape, keyed=True)
+            versions, stored = row_versions.rows_of_events(query, shape, model), self._all_old()
+            if not model.config.valid_time:
+                return state_changes(versions, stored, shape, keyed=True)
+            return self._recorded(beliefs.refreshed(versions, stored, shape, model))
         is_late = last is not None and found.late > 0
         only = self._keys(query.select(*[column(part) for part in model.config.entity_key]), found.events)
         old = current_rows(self.spark, model, state, self._thresholds.pruning, only)
         oldest = row_versions.oldest_changed(model.config, found.oldest, is_late)
         old = row_versions.affected_versions(old, oldest, shape)
+        if model.config.valid_time and old is not None:
+            old = beliefs.said_now(old)
         known = self._known_events(query, found, last) if last is not None and is_late else None
-        return row_versions.event_versions(query, known, old, shape, model)
+        images = row_versions.event_images(query, known, old, shape, model)
+        return self._recorded(images) if model.config.valid_time else image_changes(images, shape)
+
+    def _recorded(self, images: DataFrame) -> DataFrame:
+        """Change rows of a bitemporal table."""
+        time = beliefs.time_of_run(self.context.now, last_load(self.context.state.changes))
+        return beliefs.recorded(images, self.shape, self.model.config, time)
 
     def _known_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
         """Events of earlier runs that may matter to late ones; none after a restore, which undid some of them."""

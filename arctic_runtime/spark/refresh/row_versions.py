@@ -20,6 +20,8 @@ from arctic_runtime.model.columns import (
     HISTORY_COLUMNS,
     IS_CURRENT,
     POSITION,
+    RECORDED_FROM,
+    RECORDED_TO,
     SEQUENCE,
     TIMESTAMP,
     VALID_FROM,
@@ -83,12 +85,13 @@ class Places:
 def with_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns of the table: those of the query that it stores, and those of the interval if it has history.
 
-    The interval of a query's row is in time. That of events is in their order, and of the type of `sequence_by`.
+    The interval of a query's row is in time. That of events is of the type of `valid_time`, or else of `sequence_by`.
     """
     if not config.has_history:
         return stored
-    sequence = find_column(query, config.sequence_by) if config.sequence_by else Column("", "timestamp")
-    return (*stored, *history_columns(sequence.type if sequence else "timestamp"))
+    order = config.valid_time or config.sequence_by
+    found = find_column(query, order) if order else None
+    return (*stored, *history_columns(found.type if found else "timestamp", config.valid_time is not None))
 
 
 def row_shape(config: ModelConfig, shape: Shape) -> Shape:
@@ -107,6 +110,7 @@ def current(rows: DataFrame) -> DataFrame:
 
 def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
     """Versions that end before they begin or after the next one begins, or that are not current as they should be."""
+    rows = rows.where(column(RECORDED_TO).isNull()) if config.valid_time else rows
     later = Over.partitionBy(*map(column, config.entity_key)).orderBy(column(VALID_FROM))
     following = F.lead(column(VALID_FROM)).over(later)
     start, end = column(VALID_FROM), column(VALID_TO)
@@ -165,7 +169,7 @@ def followed_versions(
     starts = current(old).select(*as_key(key), column(VALID_FROM).alias("start"))
     on_key = all_of([F.col(f"a{i}") == F.col(key_name(place)) for place, i in enumerate(places.entity)])
     is_stored = {"has_before": Sql("has_before AND start IS NOT NULL"), f"b{places.start}": name("start")}
-    pairs = _replaced(rows.join(starts, on_key, "left"), {**is_stored, f"b{places.current}": Sql("true")})
+    pairs = replaced(rows.join(starts, on_key, "left"), {**is_stored, f"b{places.current}": Sql("true")})
     return _version_changes(_moved(pairs, shape, config), shape, config, time)
 
 
@@ -188,18 +192,18 @@ def _version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: 
     micros = number(round(time.timestamp() * 1_000_000))
     at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))
     row = [*places.entity, *places.tracked, *places.untracked, *places.absent]
-    images_after = {f"a{i}": _either(is_close, name(f"b{i}"), name(f"a{i}")) for i in row}
+    images_after = {f"a{i}": either(is_close, name(f"b{i}"), name(f"a{i}")) for i in row}
     interval = {
-        f"a{places.start}": _either(is_open, at, name(f"b{places.start}")),
-        f"a{places.end}": _either(is_close, at, Sql("NULL")),
+        f"a{places.start}": either(is_open, at, name(f"b{places.start}")),
+        f"a{places.end}": either(is_close, at, Sql("NULL")),
         f"a{places.current}": statement("NOT ({close})", close=is_close),
     }
     found = {
         "has_before": statement("NOT ({opens})", opens=is_open),
         "has_after": statement("move <> {gone}", gone=text(_GONE)),
-        "flaw": _either(is_close, Sql("NULL"), name("flaw")),
+        "flaw": either(is_close, Sql("NULL"), name("flaw")),
     }
-    return image_changes(_replaced(moves, {**images_after, **interval, **found}), shape)
+    return image_changes(replaced(moves, {**images_after, **interval, **found}), shape)
 
 
 def _moves(shape: Shape, places: Places, config: ModelConfig) -> Sql:
@@ -207,7 +211,7 @@ def _moves(shape: Shape, places: Places, config: ModelConfig) -> Sql:
     return statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
-        differs=_differ(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
+        differs=differ_in(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
         open=text(_OPEN),
         close=text(_CLOSE),
         keep=text(_KEEP),
@@ -246,7 +250,7 @@ def oldest_changed(config: ModelConfig, oldest: str | None, is_late: bool) -> st
 
     Late events that update versions in place depend on all events of these, and a deletion may delete all versions.
     """
-    if not config.keep_deleted or (is_late and config.track):
+    if not config.keep_deleted or config.valid_time or (is_late and config.track):
         return None
     return oldest
 
@@ -255,14 +259,14 @@ def affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -
     """The versions that events may change, none of which is older than `oldest`; all if that is None."""
     if old is None or oldest is None:
         return old
-    kind = shape.columns[_place(shape, VALID_TO)].type
-    return old.where(column(VALID_TO).isNull() | (column(VALID_TO) >= marks.earliest(oldest, kind)))
+    is_later = column(VALID_TO) >= marks.earliest(oldest, _place_type(shape))
+    return old.where(column(VALID_TO).isNull() | is_later)
 
 
-def event_versions(
+def event_images(
     events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
 ) -> DataFrame:
-    """Change rows that bring the versions `old` to what they are with these events.
+    """Images of the versions as they are with these events, beside the stored ones that begin in the same place.
 
     `known` are events of earlier runs that may have opened no version, as they changed nothing at their time: before a
     late event they may. All versions of an entity that are valid at the oldest of its events or later are in `old`.
@@ -271,19 +275,22 @@ def event_versions(
     # Of events in one place in the order the newest wins. A version has what the event that opened it says, unless
     # later events updated it in place.
     of_known, of_old = (2, 1) if model.config.track else (1, 2)
+    if model.config.valid_time:
+        of_known, of_old = 3, 1  # Their sequence tells which of the events of one valid time counts.
     points = _event_points(events, shape, model, 3)
     if known is not None:
         points = points.unionByName(_event_points(known, shape, model, of_known))
     if old is not None:
         points = points.unionByName(_stored_points(old, shape, places, of_old))
-    return image_changes(_folded(points, shape, places, model.config), shape)
+    return _folded(points, shape, places, model.config)
 
 
 def rows_of_events(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
     """The table's rows that follow from all events."""
     places = Places.of(model.config, shape)
     folded = _folded(_event_points(events, shape, model, 3), shape, places, model.config).where("has_after")
-    return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in enumerate(shape.columns)])
+    told = [(i, of) for i, of in enumerate(shape.columns) if not is_named(of.name, (RECORDED_FROM, RECORDED_TO))]
+    return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in told])
 
 
 def known_events(events: DataFrame, keys: Keys, oldest_late: str | None, shape: Shape, model: Model) -> DataFrame:
@@ -310,8 +317,9 @@ def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int) -> D
     points = events.select(
         *map(F.expr, images("a", shape, events.columns)),
         is_delete.alias("deleted"),
-        column(config.sequence_by).cast(shape.columns[_place(shape, VALID_FROM)].type).alias("place"),
+        column(config.valid_time or config.sequence_by).cast(_place_type(shape)).alias("place"),
         F.lit(rank).alias("standing"),
+        column(config.sequence_by).cast(shape.sequence_type).alias("sequence"),
         parts[0].alias("of_commit"),
         parts[1].alias("in_commit"),
         F.lit(None).cast(_stored_type(shape)).alias("b"),
@@ -333,6 +341,7 @@ def _stored_points(old: DataFrame, shape: Shape, places: Places, rank: int) -> D
         "which = 1 AS deleted",
         "place",
         statement("CASE WHEN which = 1 THEN 0 ELSE {rank} END AS standing", rank=number(rank)),
+        typed(Sql("NULL"), shape.sequence_type, "sequence"),
         "CAST(NULL AS bigint) AS of_commit",
         "CAST(NULL AS bigint) AS in_commit",
         statement("CASE WHEN which = 0 THEN {stored} END AS b", stored=stored),
@@ -346,7 +355,7 @@ def _folded(points: DataFrame, shape: Shape, places: Places, config: ModelConfig
     One pass over the points of each entity in their order.
     """
     entity = listed([name(f"a{i}") for i in places.entity])
-    arrival = statement("PARTITION BY {entity} ORDER BY place, standing, of_commit, in_commit", entity=entity)
+    arrival = statement("PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit", entity=entity)
     order = statement("PARTITION BY {entity} ORDER BY place", entity=entity)
     untracked = struct([(name(f"a{i}"), f"u{i}") for i in places.untracked] or [(Sql("true"), "exists")])
     tracked = struct([(name(f"a{i}"), f"t{i}") for i in places.tracked] or [(Sql("true"), "exists")])
@@ -357,22 +366,25 @@ def _folded(points: DataFrame, shape: Shape, places: Places, config: ModelConfig
             "last(b) IGNORE NULLS OVER ({w} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stored", w=arrival
         ),
     ).where("wins")
-    taken_over = {f"a{i}": _either(Sql("b IS NULL"), name("stored", f"b{i}"), name(f"a{i}")) for i in places.absent}
-    rows = _replaced(rows, taken_over).selectExpr(
+    taken_over = {f"a{i}": either(Sql("b IS NULL"), name("stored", f"b{i}"), name(f"a{i}")) for i in places.absent}
+    rows = replaced(rows, taken_over).selectExpr(
         "*",
         statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
         statement("lag({tracked}) OVER ({w}) AS was", tracked=tracked, w=order),
         statement("lag({untracked}) OVER ({w}) AS until", untracked=untracked, w=order),
     )
-    differs = _differ(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name("was", f"t{i}"))
+    differs = differ_in(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name("was", f"t{i}"))
+    differs = Sql("true") if config.valid_time else differs
     rows = rows.withColumn("opens", F.expr(statement("NOT deleted AND (NOT was_alive OR {d})", d=differs)))
     edge = Sql("CASE WHEN opens OR (deleted AND was_alive) THEN struct(place, until) END")
     everything = Sql("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+    newest = statement("last({untracked}) OVER ({w} {all}) AS newest", untracked=untracked, w=order, all=everything)
+    last = statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all})", w=order, all=everything)
     rows = rows.selectExpr(
         "*",
         statement("lead({edge}) IGNORE NULLS OVER ({w}) AS following", edge=edge, w=order),
-        statement("last({untracked}) OVER ({w} {all}) AS newest", untracked=untracked, w=order, all=everything),
-        statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all}) AS last_delete", w=order, all=everything),
+        *([newest] if places.untracked else []),
+        *([] if config.keep_deleted else [aliased(last, "last_delete")]),
     )
     return _versions(rows, shape, places, config)
 
@@ -384,7 +396,7 @@ def _versions(rows: DataFrame, shape: Shape, places: Places, config: ModelConfig
     before = statement("(stored IS NOT NULL AND {start} <=> place)", start=name("stored", f"b{places.start}"))
     values = {
         **{
-            f"a{i}": _either(in_place, name("newest", f"u{i}"), name("following", "until", f"u{i}"))
+            f"a{i}": either(in_place, name("newest", f"u{i}"), name("following", "until", f"u{i}"))
             for i in places.untracked
         },
         f"a{places.start}": name("place"),
@@ -395,28 +407,31 @@ def _versions(rows: DataFrame, shape: Shape, places: Places, config: ModelConfig
         "ts": Sql("CAST(NULL AS timestamp)"),
         "seq": statement("CAST(NULL AS {kind})", kind=type_name(shape.sequence_type)),
     }
-    stored = {f"b{i}": _either(before, name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))}
-    return _replaced(rows, {**values, **stored})
+    stored = {f"b{i}": either(before, name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))}
+    return replaced(rows, {**values, **stored})
 
 
 def _stored_type(shape: Shape) -> str:
     return struct_text((f"b{i}", kept.type) for i, kept in enumerate(shape.columns))
 
 
-def _place(shape: Shape, of: str) -> int:
-    return next(i for i, kept in enumerate(shape.columns) if is_named(kept.name, (of,)))
+def _place_type(shape: Shape) -> str:
+    """The type of the intervals in which versions are valid."""
+    return next(kept.type for kept in shape.columns if is_named(kept.name, (VALID_FROM,)))
 
 
-def _differ(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
+def differ_in(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
+    """Whether two rows differ in any of these columns."""
     return statement("({any})", any=differ((left(i), right(i), shape.columns[i].type) for i in among))
 
 
-def _either(condition: Sql, value: Sql, other: Sql) -> Sql:
+def either(condition: Sql, value: Sql, other: Sql) -> Sql:
+    """One value if a condition holds, else the other."""
     return statement(
         "CASE WHEN {condition} THEN {value} ELSE {other} END", condition=condition, value=value, other=other
     )
 
 
-def _replaced(rows: DataFrame, values: dict[str, Sql]) -> DataFrame:
+def replaced(rows: DataFrame, values: dict[str, Sql]) -> DataFrame:
     """The same rows with these columns in the place of their own, all computed from the rows as they were."""
     return rows.withColumns({own: F.expr(value) for own, value in values.items()})

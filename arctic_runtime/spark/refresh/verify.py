@@ -18,7 +18,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import events, increments, row_versions
+from arctic_runtime.spark.refresh import beliefs, events, increments, row_versions
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     changes_fold_to_the_table,
@@ -94,9 +94,11 @@ def _compared(table: TableSession, state: TableState, rows: DataFrame, check: st
     """The query's rows and the table's, of versions of a query's rows those that are valid now."""
     spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
     shape = shape_of(model, state, columns_of(rows))
-    if not model.config.has_history or model.config.input == "changes":
+    is_of_query = model.config.has_history and model.config.input == "state"
+    if not is_of_query and not model.config.valid_time:
         return compared(spark, model, state, rows, shape, check, thresholds)
-    found = row_versions.differing(rows, current_rows(spark, model, state, thresholds.pruning), shape, model.config)
+    differing = row_versions.differing if is_of_query else beliefs.differing
+    found = differing(rows, current_rows(spark, model, state, thresholds.pruning), shape, model.config)
     return finding(check, found, thresholds.reports)
 
 
@@ -106,6 +108,9 @@ def _versions_follow_each_other(table: TableSession, state: TableState) -> Itera
     if model.config.has_history and rows is not None:
         broken = row_versions.overlapping(rows, model.config)
         yield finding("versions of a row do not overlap, and the last one alone is current", broken, thresholds.reports)
+        if model.config.valid_time:
+            broken = beliefs.overlapping(rows, model.config)
+            yield finding("each version is recorded once at a time", broken, thresholds.reports)
 
 
 def _was_forgotten(state: TableState) -> bool:

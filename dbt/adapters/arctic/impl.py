@@ -206,14 +206,14 @@ class ArcticAdapter(SparkAdapter):
     # Tables with history
 
     @available.parse(lambda *_a, **_k: "")
-    def arctic_as_of(self, relation: BaseRelation, time: str) -> str:
+    def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
         """The versions that were valid at a time, as what stands in a `from` clause."""
-        return history.as_of(relation.render(), time)
+        return history.as_of(relation.render(), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
-    def arctic_valid_at(self, alias: str, time: str) -> str:
+    def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
         """Whether a row of the table with this alias was valid at a time."""
-        return history.valid_at(unquoted(alias), time)
+        return history.valid_at(unquoted(alias), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_current(self, relation: BaseRelation) -> str:

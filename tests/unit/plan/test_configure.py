@@ -38,6 +38,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "renamed_columns": (KEY, {"net": "amount"}),
     "history": ({**EVENTS, "sequence_by": "lsn"}, "scd2"),
     "track": ({**KEY, "history": "scd2"}, "segment"),
+    "valid_time": ({**EVENTS, "history": "scd2", "sequence_by": "lsn"}, "true_from"),
     "keep_deleted": ({**KEY, "history": "scd2"}, False),
     "changelog": (EVENTS, "input"),
     "keep": (KEY, "net"),
@@ -54,13 +55,12 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
 }
 """Every key of the reference → what it needs beside it, and a value that is built."""
 
-UNCHANGED = ("primary_key", "history")
+UNCHANGED = ("primary_key", "history", "valid_time")
 """Keys that are in the fingerprint too, but of which no table takes another value."""
 
 NOT_BUILT: dict[str, Any] = {
     "truncate_when": "op = 't'",
     "keep": "all",
-    "valid_time": "valid_at",
 }
 
 
@@ -209,6 +209,10 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),
         ({**KEY, "track": "a"}, "`track` says how versions of a row are kept; it needs `history: scd2`"),
         ({**KEY, "keep_deleted": True}, "`keep_deleted` says how versions of a row are kept"),
+        ({**KEY, "valid_time": "t"}, "`valid_time` says how versions of a row are kept"),
+        ({**SCD2, "valid_time": "t"}, "`valid_time` is a column of change events; it needs `input: changes`"),
+        ({**SCD2_EVENTS, "valid_time": "t", "track": "a"}, "`track` has no meaning with `valid_time`"),
+        ({**SCD2_EVENTS, "valid_time": "t", "keep_deleted": False}, "which a table with `valid_time` never does"),
         ({**SCD2, "track": ["a", "A"]}, "`track` names `a` more than once"),
         ({**SCD2, "track": "ID"}, "`track` names `ID`, which is in the primary key"),
         ({**SCD2, "hash_key": "_valid_from"}, "must be one of the primary key's columns: ['id']"),
@@ -420,6 +424,8 @@ def test_a_row_of_a_table_with_history_is_a_version() -> None:
     config = configure({**SCD2, "primary_key": ["b", "a"]}, "m")
     assert config.primary_key == ("b", "a", "_valid_from")
     assert (config.entity_key, config.hash_key, config.has_history) == (("b", "a"), "b", True)
+    bitemporal = configure({**SCD2_EVENTS, "valid_time": "t"}, "m")
+    assert (bitemporal.primary_key, bitemporal.entity_key) == (("id", "_valid_from", "_recorded_from"), ("id",))
     plain = configure({"primary_key": ["a", "_valid_from"]}, "m")
     assert (plain.entity_key, plain.has_history) == (("a", "_valid_from"), False)
 

@@ -1,11 +1,12 @@
-{# The versions of a table with history that were valid at a time, an SQL expression; for a `from` clause. #}
-{% macro arctic_as_of(relation, time) -%}
-  {{- return(adapter.arctic_as_of(relation, time)) -}}
+{# The versions of a table with history that were valid at a time, an SQL expression; of a bitemporal table as it was
+   recorded at another time. For a `from` clause. #}
+{% macro arctic_as_of(relation, time, recorded=none) -%}
+  {{- return(adapter.arctic_as_of(relation, time, recorded)) -}}
 {%- endmacro %}
 
 {# Whether a version, a row of the table with this alias, was valid at a time; for a join or a filter. #}
-{% macro arctic_valid_at(alias, time) -%}
-  {{- return(adapter.arctic_valid_at(alias, time)) -}}
+{% macro arctic_valid_at(alias, time, recorded=none) -%}
+  {{- return(adapter.arctic_valid_at(alias, time, recorded)) -}}
 {%- endmacro %}
 
 {# The current versions of a table with history; for a `from` clause. #}

@@ -1,0 +1,121 @@
+"""Bitemporal tables: versions are valid from a time that events tell, and recorded from the time of a run.
+
+What the table says now are the versions that are recorded to no end. A run folds its events and these into what it says
+then. A version that is no longer so ends being recorded and stays, and the new one begins.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import (
+    ACTION,
+    IS_CURRENT,
+    RECORDED_FROM,
+    RECORDED_TO,
+    SEQUENCE,
+    TIMESTAMP,
+    VALID_FROM,
+    VALID_TO,
+)
+from arctic_runtime.model.shape import Shape, is_named
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.engine.statement import Sql, name, number, statement, text
+from arctic_runtime.spark.refresh.diff import image_changes, image_pairs, state_changes
+from arctic_runtime.spark.refresh.row_versions import differ_in, either, replaced
+from arctic_runtime.spark.tables.frames import column, examples, uncompiled
+
+_CLOSE, _OPEN = "close", "open"
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+def said_now(rows: DataFrame) -> DataFrame:
+    """The versions that the table says now."""
+    return rows.where(column(RECORDED_TO).isNull())
+
+
+def time_of_run(now: datetime.datetime, last: Commit | None) -> datetime.datetime:
+    """The time from which a run records: now, or just after the last commit if the clock was put back."""
+    if last is None:
+        return now
+    committed = datetime.datetime.fromtimestamp(last.at_ms / 1000, datetime.timezone.utc)
+    return max(now, committed + _MILLISECOND)
+
+
+def check_valid_times(model: Model, events: DataFrame) -> None:
+    """Raises DataError where events do not tell from when on they are true."""
+    assert model.config.valid_time is not None
+    rows = events.where(column(model.config.valid_time).isNull()).limit(3).collect()
+    if rows:
+        raise DataError(
+            f"{model.table}: events have a null in `valid_time` ({model.config.valid_time}); nothing was written.\n"
+            f"{examples(rows)}  what to do: filter them out in the query, or give them a time"
+        )
+
+
+def recorded(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
+    """Change rows that record versions from a time on.
+
+    `images` has versions as they are now beside those that the table says, which begin at the same valid time.
+    """
+    places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
+    told = [i for i, of in enumerate(shape.columns) if not is_named(of.name, (*config.primary_key, RECORDED_TO))]
+    compared = [i for i in told if i != places[IS_CURRENT]]
+    moves = images.withColumn("move", F.explode(F.expr(_moves(shape, compared))))
+    is_close = statement("move = {close}", close=text(_CLOSE))
+    micros = number(round(time.timestamp() * 1_000_000))
+    at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))
+    values = {
+        **{f"a{i}": either(is_close, name(f"b{i}"), name(f"a{i}")) for i in range(len(shape.columns))},
+        f"a{places[RECORDED_FROM]}": either(is_close, name(f"b{places[RECORDED_FROM]}"), at),
+        f"a{places[RECORDED_TO]}": either(is_close, at, Sql("NULL")),
+        f"a{places[IS_CURRENT]}": statement(
+            "NOT ({close}) AND {end} IS NULL", close=is_close, end=name(f"a{places[VALID_TO]}")
+        ),
+        "has_after": Sql("true"),
+        "has_before": is_close,
+        "flaw": either(is_close, Sql("NULL"), name("flaw")),
+    }
+    return image_changes(replaced(moves, values), shape)
+
+
+def _moves(shape: Shape, compared: list[int]) -> Sql:
+    return statement(
+        "CASE WHEN flaw IS NOT NULL OR (has_after AND NOT has_before) THEN array({open}) "
+        "WHEN has_before AND NOT has_after THEN array({close}) "
+        "WHEN has_after AND {differs} THEN array({close}, {open}) END",
+        open=text(_OPEN),
+        close=text(_CLOSE),
+        differs=differ_in(shape, compared, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
+    )
+
+
+def refreshed(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
+    """Images of all versions that follow from all events, beside those that the table says."""
+    by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
+    return image_pairs(versions, None if old is None else said_now(old), by_valid_time, keyed=True)
+
+
+def differing(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
+    """What would have to change for what the table says now to be these versions."""
+    kept = tuple(of for of in shape.columns if not is_named(of.name, (RECORDED_FROM, RECORDED_TO)))
+    plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM), given=tuple(of.name for of in kept))
+    found = state_changes(versions, None if table is None else said_now(table), plain)
+    return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
+
+
+def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
+    """Versions of one valid time that are recorded at once, or to a time before they are recorded from."""
+    later = Over.partitionBy(*map(column, (*config.entity_key, VALID_FROM))).orderBy(column(RECORDED_FROM))
+    start, end, following = column(RECORDED_FROM), column(RECORDED_TO), F.lead(column(RECORDED_FROM)).over(later)
+    is_current = column(VALID_TO).isNull() & end.isNull()
+    broken = (end <= start) | (following < end) | (end.isNull() & following.isNotNull())
+    broken = F.coalesce(broken, F.lit(False)) | ~column(IS_CURRENT).eqNullSafe(is_current)
+    return rows.withColumn("__arctic_broken", broken).where("__arctic_broken").drop("__arctic_broken")
