@@ -320,7 +320,7 @@ def test_a_stream_takes_tables_on_exactly_wherever_the_process_dies(
                 assert has_come(lambda of=running: of.done() or len(followed(lake, source)) == len(TABLES))
             if len(followed(lake, source)) == len(TABLES):
                 break
-    assert {"ingest.stage of the load", "commit.publish of the load", "ingest.advance of the stream"} <= died
+    assert {"ingest.create_stage of the load", "commit.publish of the load", "ingest.advance of the stream"} <= died
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
