@@ -80,7 +80,7 @@
 {%- endmacro %}
 
 {# What an arctic model left beside and on a relation that another materialization has taken over. #}
-{% macro arctic_forget(relation, parts, property_names) -%}
+{% macro arctic_drop_leftovers(relation, parts, property_names) -%}
   {% for part in parts %}
     {{ log("Dropping " ~ part.render() ~ ", which belonged to " ~ relation.render() ~ " while that was an arctic model", info=True) }}
     {% do adapter.drop_relation(part) %}

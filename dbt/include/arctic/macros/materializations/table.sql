@@ -24,6 +24,6 @@
     {{ get_create_table_as_sql(False, target_relation, compiled_code) }}
   {%- endcall -%}
   {%- if existing is not none -%}
-    {%- do arctic_forget(target_relation, parts, adapter.arctic_property_names(target_relation) if existing.is_table else []) -%}
+    {%- do arctic_drop_leftovers(target_relation, parts, adapter.arctic_property_names(target_relation) if existing.is_table else []) -%}
   {%- endif -%}
 {%- endmacro %}

@@ -7,7 +7,7 @@
   {%- if existing is not none -%}
     {%- set names = adapter.arctic_property_names(target_relation) if existing.is_view else [] -%}
     {%- set is_clone = model.config.materialized == 'arctic' -%}
-    {%- do arctic_forget(target_relation, parts, names | reject('equalto', 'arctic.kind') | list if is_clone else names) -%}
+    {%- do arctic_drop_leftovers(target_relation, parts, names | reject('equalto', 'arctic.kind') | list if is_clone else names) -%}
   {%- endif -%}
   {{ return(result) }}
 {%- endmaterialization %}
