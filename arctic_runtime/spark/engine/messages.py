@@ -11,9 +11,23 @@ _PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DO
 _TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")
 _CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
 
+_CLOCK = re.compile(r"\[BUG\] Expected sorted|Invalid (?:update|snapshot) timestamp")
+_CLOCK_ADVICE = (
+    "\n  found: the clock is more than a minute behind the newest commit to the table"
+    "\n  what to do: set the clock of the machine that writes, or of the one that wrote ahead; then it is tried again"
+)
+
 
 def message_of(error: BaseException) -> str:
-    """What Spark or Iceberg said, and the innermost cause where that says something else."""
+    """What Spark or Iceberg said, and the innermost cause where that says something else.
+
+    Where Iceberg says only that times are out of order, what that means is added.
+    """
+    message = _told(error)
+    return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
+
+
+def _told(error: BaseException) -> str:
     text = _CALL.sub("", str(error).strip())
     causes = [_JAVA_CLASS.sub("", cause).strip() for cause in _CAUSE.findall(text)]
     text = text.split("\n\nJVM stacktrace:")[0]

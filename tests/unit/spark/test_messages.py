@@ -47,3 +47,11 @@ SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0
 )
 def test_errors_are_told_in_words(raw: str, expected: str) -> None:
     assert message_of(Exception(raw)) == expected
+
+
+def test_a_clock_that_is_behind_is_told_as_such() -> None:
+    raw = "java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries."
+    told = message_of(Exception(raw)).splitlines()
+    assert told[0] == "[BUG] Expected sorted snapshot log entries."
+    assert "the clock is more than a minute behind the newest commit" in told[1]
+    assert message_of(Exception("something else")) == "something else"
