@@ -73,6 +73,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "relation.drop": Effect("repeatable", "Drops a relation that is in the way, or that is about to be rebuilt."),
         "aggregate_state.write": Effect("repeatable", "Creates or replaces the table of the aggregate state."),
         "repair.mark": Effect("repeatable", "Notes up to where change rows may break promises before a repair."),
+        "keep.mark": Effect("repeatable", "Notes that a commit may have several change rows of one key from now on."),
         "reset.drop": Effect("repeatable", "Drops one relation of a model that is reset."),
         # Upkeep.
         "compaction.partition_spec": Effect("repeatable", "Changes the number of buckets of a table's partition spec."),

@@ -23,6 +23,7 @@ from arctic_runtime.model.properties import (
     CLONE_KIND,
     COMPACTED_UNTIL,
     FORGOTTEN_KEYS_KIND,
+    KEEP,
     KIND,
     MERGED,
     PINNED_BASE,
@@ -411,6 +412,7 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
         trimmed=trimmed_until(table.properties).sequence,
         formerly=_formerly(table),
         moved=tuple(_moved(table)),
+        keeps_all=table.properties.get(KEEP) == "all",
     )
 
 

@@ -40,6 +40,7 @@ OFFSETS: Final = "arctic.consumed"
 QUERY: Final = "arctic.query"
 SESSION: Final = "arctic.session"
 HIGH_WATERMARK: Final = "arctic.high-mark"
+TRUNCATED: Final = "arctic.truncated"
 RESTORED: Final = "arctic.restored"
 DECLARED: Final = "arctic.declared"
 DECLARED_PARTS: Final = "arctic.declared-parts"
@@ -62,6 +63,7 @@ LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
 RUN_AT_PREFIX: Final = "arctic.run-at."
+KEEP: Final = "arctic.keep"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -170,6 +172,12 @@ STORED_NAMES: Final = (
     StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),
     StoredName(
+        TRUNCATED,
+        _RUN,
+        "the highest `sequence_by` value of an event that emptied the table; older events no longer apply; a timestamp "
+        "is in UTC",
+    ),
+    StoredName(
         RESTORED,
         _RUN,
         "the version that a table of change events was restored to; its rows no longer follow from the events alone",
@@ -266,6 +274,11 @@ STORED_NAMES: Final = (
         RUN_AT_PREFIX,
         ("property of the table of a service",),
         "when the last run of a scheduled model, whose name follows, began, in milliseconds since 1970",
+    ),
+    StoredName(
+        KEEP,
+        ("property of the change table",),
+        "`all` where a commit may have several change rows of one key, in the order of `_seq`; otherwise absent",
     ),
     StoredName(CHANGELOG, _RUN, "`input` where the change rows do not hold the rows before; otherwise absent"),
     StoredName(

@@ -43,6 +43,7 @@ class RunSummary:
     position_events: str | None = None
     source_time_ms: int | None = None
     letters: str | None = None
+    truncated: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -89,6 +90,7 @@ _TEXTS: Mapping[str, str] = {
     "query": properties.QUERY,
     "session": properties.SESSION,
     "high_watermark": properties.HIGH_WATERMARK,
+    "truncated": properties.TRUNCATED,
     "restored": properties.RESTORED,
     "aggregate_state": properties.AGGREGATE_STATE,
     "no_aggregate_state": properties.NO_AGGREGATE_STATE,

@@ -9,7 +9,7 @@ from typing import Literal
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.properties import KEEP, REPAIRED
 from arctic_runtime.model.version import Version, Window
 
 
@@ -85,11 +85,20 @@ class ChangeTableState:
         """Whether the first commit of all is still there; expiry takes the oldest ones, while their rows stay."""
         return not self.commits or self.commits[0].parent is None
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether a commit may have several rows of one key, in the order of `_seq`."""
+        return self.properties.get(KEEP) == "all"
+
     def count_after(self, version: Version | None) -> int:
-        """How many commits brought rows after a version; 2 stands for several where some are gone."""
+        """How many commits brought rows after a version, 2 for several where some are gone.
+
+        It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
+        """
         found = len(self.after(version))
         is_whole = self.begins if version is None else self.keeps(version)
-        return found if is_whole else max(found, 2)
+        is_one_by_one = is_whole and not (found and self.keeps_all)
+        return found if is_one_by_one else max(found, 2)
 
     def after(self, version: Version | None) -> tuple[Commit, ...]:
         """Commits that added rows after a version, oldest first."""
@@ -203,6 +212,8 @@ class SourceState:
     trimmed: int = 0
     formerly: Mapping[int, Names] = field(default_factory=dict)
     moved: tuple[str, ...] = ()
+    keeps_all: bool = False
+    """Whether a commit of a change table may have several rows of one key, in the order of `_seq`."""
 
     @property
     def log(self) -> TableName:
@@ -254,9 +265,13 @@ class SourceState:
         return self.keeps(window.start) and self.rows_in(window) <= limit
 
     def commits_in(self, window: Window) -> int:
-        """How many commits brought rows in a window; 2 stands for several where they are not kept one by one."""
+        """How many commits brought rows in a window; 2 stands for several where they are not kept one by one.
+
+        It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
+        """
         found = sum(1 for commit in self.between(window) if commit.rows)
-        return found if self.keeps(window.start) else max(found, 2)
+        is_one_by_one = self.keeps(window.start) and not (found and self.keeps_all)
+        return found if is_one_by_one else max(found, 2)
 
 
 def check_built(state: TableState, table: TableName) -> None:

@@ -14,6 +14,7 @@ Merge = Literal["on_write", "on_read"]
 Input = Literal["state", "changes"]
 OnMatch = Literal["replace", "update", "ignore"]
 Changelog = Literal["lookup", "input"]
+Keep = Literal["net", "all"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
 OnConfigurationChange = Literal["apply", "continue", "fail"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
@@ -94,6 +95,7 @@ class ModelConfig:
     refresh: Refresh = "auto"
     sequence_by: str | None = None
     delete_when: str | None = None
+    truncate_when: str | None = None
     on_match: OnMatch = "replace"
     merge_columns: Mapping[str, str] = field(default_factory=dict)
     """Columns → one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
@@ -104,6 +106,7 @@ class ModelConfig:
     valid_time: str | None = None
     keep_deleted: bool = True
     changelog: Changelog = "lookup"
+    keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
     on_configuration_change: OnConfigurationChange = "apply"
     compaction: Compaction = Compaction()

@@ -52,7 +52,7 @@ def renewal(
         expected=base.snapshot,
         start=base.merged,
         end=end,
-        commits=len(commits) if changes.keeps(base.merged) else max(len(commits), 2),
+        commits=len(commits) if changes.keeps(base.merged) and not changes.keeps_all else max(len(commits), 2),
         rows=rows,
         bytes=sum(sizes),
         waste=size,

@@ -11,6 +11,7 @@ from arctic_runtime.model.table import (
     FormatVersion,
     History,
     Input,
+    Keep,
     Merge,
     OnConfigurationChange,
     OnMatch,
@@ -146,8 +147,9 @@ CONFIGURATION = (
         "truncate_when",
         "SQL predicate",
         "none",
-        "changes: the events that delete all rows of the table",
-        only=(),
+        "changes: the events that delete all rows of the table, as a predicate over the columns of the query",
+        read=read_text,
+        needs_changes=True,
     ),
     ConfigKey(
         "on_match",
@@ -238,8 +240,11 @@ CONFIGURATION = (
         "keep",
         "`net`, `all`",
         "`net`",
-        "one row per key and commit in the change table, or every event",
-        only=("net",),
+        (
+            "`net`: one row per key and commit in the change table. `all` (changes): one per event that changes its "
+            "row. See [all changes](concepts.md#all-changes)"
+        ),
+        read=reader_of(Keep),
     ),
     ConfigKey(
         "on_schema_change",

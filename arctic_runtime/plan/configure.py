@@ -203,6 +203,18 @@ def _merge_functions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield "`changelog: input` never looks at the old row, which `merge_columns` needs"
 
 
+def _truncations(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if config.truncate_when is not None and config.changelog == "input":
+        yield "`changelog: input` never looks at the table, which `truncate_when` needs"
+
+
+def _keep_all(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    if config.keep == "all" and config.input == "state":
+        yield "`keep: all` says which change events are kept; it needs `input: changes`"
+    if config.keep == "all" and config.changelog == "input":
+        yield "`changelog: input` never looks at the old row, which `keep: all` needs"
+
+
 def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.input == "changes" and config.refresh != "auto":
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
@@ -216,6 +228,18 @@ def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[s
                 yield f"`{name}` says how versions of a row are kept; it needs `history: scd2`"
 
 
+def _history_of_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    """Versions follow from whole rows, one event after the other."""
+    if not config.has_history:
+        return
+    if config.merge_columns:
+        yield "`history: scd2` needs events with whole rows; `merge_columns` makes them of several events"
+    if config.keep == "all":
+        yield "`history: scd2` keeps every version of a row already; leave out `keep: all`"
+    if config.truncate_when is not None:
+        yield "`history: scd2` closes versions one by one; write deletes to the source in the place of `truncate_when`"
+
+
 def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if not config.has_history:
         return
@@ -225,8 +249,6 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield "`history: scd2` with `input: changes` needs `sequence_by`: its values are the times in `_valid_from`"
     if config.on_match != "replace":
         yield f"`history: scd2` needs events with whole rows; `on_match: {config.on_match}` takes a part of a row"
-    if config.merge_columns:
-        yield "`history: scd2` needs events with whole rows; `merge_columns` makes them of several events"
     if config.changelog == "input":
         yield "`history: scd2` looks up the stored versions of a row, which `changelog: input` never does"
     yield from _bitemporal(config)
@@ -276,8 +298,11 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _changes_only,
     _input_changelog,
     _merge_functions,
+    _truncations,
+    _keep_all,
     _refresh_of_changes,
     _history_alone,
+    _history_of_events,
     _history,
     _node_partition,
     _one_target,

@@ -165,7 +165,7 @@ def _view(model: Model, changes: ChangeTableState, base: BaseState, state: Table
     current = (base.snapshot, base.merged.snapshot, newest.snapshot)
     if view is not None and pinned == current and view.columns == base.columns:
         return None
-    commits = len(changes.after(base.merged))
+    commits = changes.count_after(base.merged) if changes.after(base.merged) else 0
     return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
 
 

@@ -255,6 +255,18 @@ def damaged_base() -> Scenario:
     )
 
 
+def every_change_kept() -> Scenario:
+    def model(lake: Warehouse) -> Model:
+        return event_model(lake, keep="all")
+
+    def build(lake: Warehouse) -> None:
+        events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)])
+        lake.run(event_model(lake))
+        events(lake, (1, "w", "u", 20), (1, "x", "u", 21), (2, "w", "d", 22), (2, "y", "c", 23))
+
+    return Scenario(("keep.mark", "commit.append"), build, lambda lake: lake.run(model(lake)), of(model))
+
+
 def started_over() -> Scenario:
     def build(lake: Warehouse) -> None:
         events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)])
@@ -720,6 +732,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         other_relations,
         aggregate_state,
         damaged_base,
+        every_change_kept,
         started_over,
         declared_rows,
         restored_version,

@@ -37,6 +37,7 @@ from arctic_runtime.spark.refresh import (
     retractions,
     row_versions,
     semi_join_reducers,
+    truncations,
 )
 from arctic_runtime.spark.refresh.diff import (
     delta_changes,
@@ -323,15 +324,21 @@ class Computation:
         last = None if afresh else last_run(state.changes)
         mark = last.high_watermark if last else None
         declared = (last.declared if last else None) or Declared()
-        query = events.after(model, query, self.shape, declared)
-        found = events.profile(model, query, self.shape.sequence_type, mark)
+        kind, truncated = self.shape.sequence_type, last.truncated if last else None
+        query = truncations.after(model, events.after(model, query, self.shape, declared), kind, truncated)
+        found = events.profile(model, query, kind, mark)
         events.check_profile(model, query, found)
         events.check_order(model, query)
-        retractions.check(model, query, found.retracted, found.untold, events.is_delete(model))
+        retractions.check(model, query, found.retracted, found.untold, events.is_delete(model, query))
+        if found.truncations:
+            truncated = found.truncated
+            query = self._hold(truncations.spread(model, query, self._keys_to_empty(query)))
+            found = events.profile(model, query, kind, mark)
         folded = self._version_rows if model.config.has_history else self._net_rows
         high = found.high_watermark
         summary = RunSummary(
             high_watermark=high if model.config.sequence_by else None,
+            truncated=truncated if model.config.sequence_by else None,
             restored=last.restored if last else None,
             declared=declared,
         )
@@ -339,6 +346,13 @@ class Computation:
         # Versions are moved by key already, to as many partitions as they need.
         is_gathered = state.base is None or model.config.has_history
         return Computed(rows, summary, is_gathered, keys=found.events)
+
+    def _keys_to_empty(self, query: DataFrame) -> DataFrame:
+        """The keys of the rows that are there, or that events of this run make."""
+        key = [column(part) for part in self.model.config.primary_key]
+        made = query.where(~truncations.is_truncation(self.model, query)).select(*key)
+        old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
+        return made if old is None else made.unionAll(old.select(*key))
 
     def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
         """The net events if some are late.
@@ -355,6 +369,7 @@ class Computation:
             return events.net_events(model, query, shape)
         late.check_all_is_kept(model, self.upstreams, last)
         history = late.events_until(self.spark, model, self.upstreams, "all", self.decision.consumed)
+        history = truncations.spread(model, history, keys)
         folded = self._keys(keys, count, self._source_rows).select(history, model.config.primary_key)
         events.check_profile(model, folded, events.profile(model, folded, shape.sequence_type, None))
         events.check_order(model, folded)

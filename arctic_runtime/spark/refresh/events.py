@@ -17,7 +17,7 @@ from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, 
 from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh import merging, replay, retractions
+from arctic_runtime.spark.refresh import merging, replay, retractions, truncations
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
@@ -27,7 +27,8 @@ _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|
 
 @dataclass(frozen=True)
 class Profile:
-    """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes them.
+    """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes
+    them, and so is `truncated`, the place of the newest of the `truncations`, the events that empty the table.
 
     `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
     all. `retracted` are events that take back what a row of the source said before, and `untold` changes of the source
@@ -41,6 +42,8 @@ class Profile:
     oldest: str | None
     oldest_late: str | None
     high_watermark: str | None
+    truncations: int
+    truncated: str | None
     retracted: int = 0
     untold: int = 0
 
@@ -110,14 +113,17 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
     """Counts events and their flaws in one job."""
     sequence = column(model.config.sequence_by).cast(seq_type) if model.config.sequence_by else F.lit(0)
     mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.latest(high_watermark, seq_type)
+    truncates = truncations.is_truncation(model, events)
     row = events.agg(
         F.count(F.lit(1)).alias("events"),
-        F.count_if(_null_key(model)).alias("null_keys"),
+        F.count_if(_lacks_key(model, events)).alias("null_keys"),
         F.count_if(sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
         marks.written(F.min(sequence), seq_type).alias("oldest"),
         marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
         marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
+        F.count_if(truncates).alias("truncations"),
+        marks.written(F.max(F.when(truncates, sequence)), seq_type).alias("truncated"),
         *retractions.counts(events),
     ).collect()[0]
     return Profile(**row.asDict())
@@ -126,7 +132,7 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
 def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
     """Raises DataError, with example rows, where events have no key or no place in the order."""
     if found.null_keys:
-        rows = events.where(_null_key(model)).limit(3).collect()
+        rows = events.where(_lacks_key(model, events)).limit(3).collect()
         raise DataError(
             f"{model.table}: {found.null_keys} of {found.events} events have a null in the primary key "
             f"({', '.join(model.config.entity_key)}); nothing was written.\n{examples(rows)}"
@@ -178,7 +184,7 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
     marked = events.select(
         *map(F.expr, images("a", shape, events.columns)),
-        is_delete(model).alias("deleted"),
+        is_delete(model, events).alias("deleted"),
         stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
         retractions.sign(events).alias("sign"),
@@ -190,16 +196,16 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _fold(model: Model) -> Callable[[DataFrame, Shape], DataFrame]:
-    if is_newest_event(model):
-        return _fold_replace
-    return partial(replay.collect if replay.is_replayed(model) else merging.fold, model)
+    if replay.is_replayed(model):
+        return partial(replay.collect, model)
+    return _fold_replace if is_newest_event(model) else partial(merging.fold, model)
 
 
 def blend(model: Model) -> Callable[[DataFrame, Shape], DataFrame] | None:
     """How net events meet the rows that are there; None where these have no part in what there is now."""
-    if is_newest_event(model):
-        return None
-    return partial(replay.blend if replay.is_replayed(model) else merging.blend, model)
+    if replay.is_replayed(model):
+        return partial(replay.blend, model)
+    return None if is_newest_event(model) else partial(merging.blend, model)
 
 
 def is_newest_event(model: Model) -> bool:
@@ -207,10 +213,11 @@ def is_newest_event(model: Model) -> bool:
     return model.config.on_match == "replace" and not model.config.merge_columns
 
 
-def is_delete(model: Model) -> Expression:
+def is_delete(model: Model, events: DataFrame) -> Expression:
     """Whether an event deletes its row."""
     predicate = model.config.delete_when
-    return F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
+    deletes = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
+    return truncations.is_spread(events) | deletes
 
 
 def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:
@@ -230,5 +237,7 @@ def _leaves(kind: DataType) -> list[str]:
     return [f"{field.name}.{leaf}".rstrip(".") for field in kind.fields for leaf in _leaves(field.dataType)]
 
 
-def _null_key(model: Model) -> Expression:
-    return any_of([column(part).isNull() for part in model.config.entity_key])
+def _lacks_key(model: Model, events: DataFrame) -> Expression:
+    """Whether an event of a row does not say which; one that empties the table needs no key."""
+    is_null = any_of([column(part).isNull() for part in model.config.entity_key])
+    return is_null & ~truncations.is_truncation(model, events)

@@ -96,7 +96,8 @@ def history(spark: SparkSession, reader: CatalogReader, model: Model, state: Tab
     other_columns = max(last_with_other_columns(reader, model.table.changes), forgotten)
     rules = _rules(shape, other_columns, max(trimmed_until(properties).sequence, forgotten))
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
-    placed = _with_previous(_all_changes(spark, model, state), shape).withColumn("__arctic_breaks", breaks)
+    changes = _with_previous(_all_changes(spark, model, state), shape, state.changes.keeps_all)
+    placed = changes.withColumn("__arctic_breaks", breaks)
     is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
     broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(limits.sampled_rows)
     rows = [row.asDict(recursive=True) for row in broken.collect()]
@@ -105,10 +106,11 @@ def history(spark: SparkSession, reader: CatalogReader, model: Model, state: Tab
     return [Finding(check, len(examples), examples[: limits.examples]) for check, examples in by_check.items()]
 
 
-def _with_previous(changes: DataFrame, shape: Shape) -> DataFrame:
+def _with_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFrame:
     key = [column(part) for part in shape.key] or [F.lit(0)]
     order = Over.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
-    copies = Over.partitionBy(*key, F.col("__arctic_place")).orderBy(F.col(SEQUENCE))
+    place = [F.col("__arctic_place"), *([F.col(SEQUENCE)] if keeps_all else [])]
+    copies = Over.partitionBy(*key, *place).orderBy(F.col(SEQUENCE))
     image = F.struct(*[column(kept.name) for kept in shape.rest] or [F.lit(True).alias("exists")])
     return changes.withColumn("__arctic_place", F.col(COMMIT_ORDER)).withColumns(
         {

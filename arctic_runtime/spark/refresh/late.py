@@ -22,6 +22,7 @@ from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile
 from arctic_runtime.spark.refresh.retractions import event_rows
+from arctic_runtime.spark.refresh.truncations import is_truncation
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until
 
@@ -41,8 +42,9 @@ def seen(
     assert changes.newest is not None
     log = read_table(spark, model.table.changes, changes.newest.snapshot)
     key = [column(part) for part in model.config.primary_key]
-    events = events_until(spark, model, upstreams, "seen", offsets).select(*key, _sequence(model).alias(SEQUENCE))
-    return log.select(*key, column(SEQUENCE)).unionAll(events)
+    events = events_until(spark, model, upstreams, "seen", offsets)
+    of_rows = events.where(~is_truncation(model, events)).select(*key, _sequence(model).alias(SEQUENCE))
+    return log.select(*key, column(SEQUENCE)).unionAll(of_rows)
 
 
 def events_until(

@@ -85,6 +85,7 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
         offsets=last.offsets,
         query=last.query,
         high_watermark=last.high_watermark,
+        truncated=last.truncated,
         position=last.position,
         position_events=last.position_events,
         restored=last.restored,

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.properties import KEEP
 from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.shape import Shape, shape_of
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema
+from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.schema import TypeConflict, plan_schema
@@ -33,7 +34,9 @@ def prepared(
         perform(CreateChangeTable(model.table.changes, stored, sequence_type), context)
         state = table.observe()
     assert state.changes is not None
-    steps = _evolution(context, state, stored)
+    steps: list[EvolveSchema | SetProperties] = [*_evolution(context, state, stored)]
+    if model.config.keep == "all" and not state.changes.keeps_all:
+        steps.append(SetProperties("keep.mark", model.table.changes, {KEEP: "all"}))
     for step in steps:
         perform(step, context)
     if steps:

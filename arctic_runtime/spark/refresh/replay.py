@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
@@ -11,13 +12,14 @@ from typing_extensions import LiteralString
 from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, columns_named, over_rows
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.merge_columns import FUNCTIONS, expressions, function_of
-from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import array_text, struct_text
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement, type_name
 from arctic_runtime.spark.refresh.diff import key_images, struct
 
 EVENTS = "events"
-_OLD, _NEW, _THERE = "__arctic_old", "__arctic_new", "there"
+_OLD, _NEW, _THERE, _STATES, _PLACES = "__arctic_old", "__arctic_new", "there", "states", "places"
 
 _FIRST: Mapping[str, LiteralString] = {
     "sum": "{new} * {sign}",
@@ -39,7 +41,7 @@ _NEXT: Mapping[str, LiteralString] = {
 
 def is_replayed(model: Model) -> bool:
     """Whether a model's rows need their events one by one."""
-    return bool(expressions(model.config.merge_columns))
+    return model.config.keep == "all" or bool(expressions(model.config.merge_columns))
 
 
 def arriving(model: Model) -> list[Sql]:
@@ -62,63 +64,124 @@ def collect(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
         "array_sort({events}, (l, r) -> CASE WHEN l.`order` < r.`order` THEN -1 WHEN l.`order` > r.`order` THEN 1 "
         "ELSE 0 END)"
     )
-    ordered = found.withColumn(EVENTS, F.expr(statement(order, events=name(EVENTS))))
-    return _replayed(model, ordered.withColumn("reset", F.lit(False)), shape, from_nothing=True)
+    ordered = found.withColumn(EVENTS, F.expr(statement(order, events=name(EVENTS)))).withColumn("reset", F.lit(False))
+    return _newest(model, ordered, shape, Sql("false"))
 
 
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
-    """What `collect` gives, applied to the rows that are there."""
-    return _replayed(model, joined, shape, from_nothing=False)
+    """What `collect` gives, applied to the rows that are there; with `keep: all`, a row for each change of a row."""
+    there = Sql("has_before AND NOT reset")
+    return _each(model, joined, shape, there) if model.config.keep == "all" else _newest(model, joined, shape, there)
 
 
-def _replayed(model: Model, rows: DataFrame, shape: Shape, from_nothing: bool) -> DataFrame:
-    start = Sql("false") if from_nothing else Sql("has_before AND NOT reset")
+def _newest(model: Model, rows: DataFrame, shape: Shape, there: Sql) -> DataFrame:
+    """One row for each key: what its last event leaves behind, where a row is `there` before, or is not."""
     state = statement(
         "aggregate({events}, {start}, ({old}, {new}) -> {next})",
         events=name(EVENTS),
-        start=struct([(start, _THERE), *_start(shape, from_nothing)]),
+        start=struct(_start(shape, there)),
+        next=struct(_next(model, shape)),
         old=name(_OLD),
         new=name(_NEW),
-        next=struct([(statement("NOT {gone}", gone=name(_NEW, "deleted")), _THERE), *_next(model, shape)]),
     )
-    last = statement("element_at({events}, -1)", events=name(EVENTS))
-    parts = {
-        **{f"a{i}": F.expr(name("state", f"a{i}")) for i in range(len(shape.columns))},
-        "deleted": ~F.col("state.there"),
-        "ts": F.expr(statement("{last}.ts", last=last)),
-        "seq": F.expr(statement("{last}.seq", last=last)),
-    }
-    return rows.withColumn("state", F.expr(state)).withColumns(parts).drop("state")
+    found = rows.withColumn("state", F.expr(state)).withColumn("event", F.element_at(EVENTS, -1))
+    return found.withColumns(_images("a", "state", shape) | _said("state", "event")).drop("state", "event")
 
 
-def _start(shape: Shape, from_nothing: bool) -> Iterator[tuple[Sql, str]]:
+def _each(model: Model, rows: DataFrame, shape: Shape, there: Sql) -> DataFrame:
+    """One row for each event, with the rows before and after it; events of one place in the order are one."""
+    parts = {"events": name(EVENTS), "states": name(_STATES), "places": name(_PLACES)}
+    is_last = "k = size({events}) - 1 OR NOT (get({events}, k).seq <=> get({events}, k + 1).seq)"
+    places = "filter(sequence(0, size({events}) - 1), k -> {is_last})"
+    placed = rows.withColumns(
+        {
+            _STATES: F.expr(_states(model, shape, there)),
+            _PLACES: F.expr(
+                statement(places, is_last=statement(is_last if shape.is_ordered else "true", **parts), **parts)
+            ),
+        }
+    )
+    seq = "get({events}, k).seq" if shape.is_ordered else "CAST(k + 1 AS bigint)"
+    each = statement(
+        "transform({places}, (k, j) -> struct(get({states}, coalesce(get({places}, j - 1) + 1, 0)) AS was, "
+        "get({states}, k + 1) AS state, struct(get({events}, k).ts AS ts, {seq} AS seq) AS event))",
+        seq=statement(seq, **parts),
+        **parts,
+    )
+    last = "struct(element_at({events}, -1).ts AS ts, element_at({events}, -1).seq AS seq)"
+    # What was computed from all events of a key is one change of the row that is there.
+    anew = statement(
+        "array(struct({row} AS was, element_at({states}, -1) AS state, {last} AS event))",
+        row=struct(_start(shape, Sql("has_before"))),
+        last=statement(last, **parts),
+        **parts,
+    )
+    changes = statement("explode(CASE WHEN reset THEN {anew} ELSE {each} END)", anew=anew, each=each)
+    found = placed.withColumn("change", F.expr(changes)).select("*", "change.*").drop("change")
+    images = _images("a", "state", shape) | _images("b", "was", shape)
+    said = {**_said("state", "event"), "has_before": F.col("was.there")}
+    return found.withColumns(images | said).drop("state", "event", "was", _STATES, _PLACES)
+
+
+def _states(model: Model, shape: Shape, there: Sql) -> Sql:
+    """The row before each event, and after the last one."""
+    kinds = [(_THERE, "boolean"), *((f"a{i}", kept.type) for i, kept in enumerate(shape.columns))]
+    before = struct([(name(_OLD, of), of) for of, _ in kinds])
+    # Each event adds the row before it, so that the row after it is computed once.
+    longer = statement("array_append({states}, {before})", states=name(_OLD, _STATES), before=before)
+    none = statement("CAST(array() AS {kind})", kind=type_name(array_text(struct_text(kinds))))
+    return statement(
+        "aggregate({events}, {start}, ({old}, {new}) -> {next}, {old} -> {longer})",
+        events=name(EVENTS),
+        start=struct([*_start(shape, there), (none, _STATES)]),
+        next=struct([*_next(model, shape), (longer, _STATES)]),
+        longer=longer,
+        old=name(_OLD),
+        new=name(_NEW),
+    )
+
+
+def _images(prefix: str, state: str, shape: Shape) -> dict[str, Expression]:
+    return {f"{prefix}{i}": F.col(f"{state}.a{i}") for i in range(len(shape.columns))}
+
+
+def _said(state: str, event: str) -> dict[str, Expression]:
+    return {"deleted": ~F.col(f"{state}.there"), "ts": F.col(f"{event}.ts"), "seq": F.col(f"{event}.seq")}
+
+
+def _start(shape: Shape, there: Sql) -> Iterator[tuple[Sql, str]]:
+    """The row before the first event, as far as one is `there`."""
+    yield there, _THERE
     for i, kept in enumerate(shape.columns):
-        value = Sql("NULL") if from_nothing else name(f"b{i}")
+        value = Sql("NULL") if there == "false" else name(f"b{i}")
         yield _cast(value, kept), f"a{i}"
 
 
 def _next(model: Model, shape: Shape) -> Iterator[tuple[Sql, str]]:
-    """The columns of the row that an event leaves behind, from the row before it."""
+    """The row that an event leaves behind, from the row before it."""
+    yield statement("NOT {gone}", gone=name(_NEW, "deleted")), _THERE
     for i, kept in enumerate(shape.columns):
-        own = name(_NEW, f"a{i}")
-        if shape.is_key(kept.name):
-            yield own, f"a{i}"
-            continue
-        function = function_of(model.config.merge_columns, model.config.on_match, kept.name)
-        first, following = _values(model, function, i, shape)
-        case = "CASE WHEN {gone} THEN NULL WHEN {there} THEN {following} ELSE {first} END"
-        parts = {"gone": name(_NEW, "deleted"), "there": name(_OLD, _THERE), "following": following, "first": first}
-        yield _cast(statement(case, **parts), kept), f"a{i}"
+        yield _cast(_value(model, i, shape), kept), f"a{i}"
 
 
-def _values(model: Model, function: str, place: int, shape: Shape) -> tuple[Sql, Sql]:
-    """A column's value after the first event of a row, and after any further one."""
+def _value(model: Model, place: int, shape: Shape) -> Sql:
+    kept = shape.columns[place]
     parts = {"old": name(_OLD, f"a{place}"), "new": name(_NEW, f"a{place}"), "sign": name(_NEW, "sign")}
+    if shape.is_key(kept.name):
+        return parts["new"]
+    flags = {"gone": name(_NEW, "deleted"), "there": name(_OLD, _THERE)}
+    if not is_named(kept.name, shape.given):
+        return statement("CASE WHEN {there} AND NOT {gone} THEN {old} END", **flags, **parts)
+    function = function_of(model.config.merge_columns, model.config.on_match, kept.name)
     first = statement(_FIRST.get(function, "CASE WHEN {sign} > 0 THEN {new} END"), **parts)
-    if function in FUNCTIONS:
-        return first, statement(_NEXT[function], **parts)
+    following = statement(_NEXT[function], **parts) if function in FUNCTIONS else _over_rows(model, function, shape)
+    case = "CASE WHEN {gone} THEN NULL WHEN {there} THEN {following} ELSE {first} END"
+    return statement(case, following=following, first=first, **flags)
+
+
+def _over_rows(model: Model, text: str, shape: Shape) -> Sql:
     stored = {kept.name: f"a{i}" for i, kept in enumerate(shape.columns)}
-    return first, expression(over_rows(function, {OLD: (_OLD, stored), NEW: (_NEW, _arriving(model))}))
+    return expression(over_rows(text, {OLD: (_OLD, stored), NEW: (_NEW, _arriving(model))}))
 
 
 def _cast(value: Sql, kept: Column) -> Sql:

@@ -55,6 +55,7 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         session=then.session,
         given_up=then.given_up,
         high_watermark=then.high_watermark,
+        truncated=then.truncated,
         declared=then.declared,
         position=then.position,
         position_events=then.position_events,

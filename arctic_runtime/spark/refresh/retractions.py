@@ -37,7 +37,7 @@ def event_rows(model: Model, source: SourceState, rows: DataFrame, window: Windo
     """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
     if not placed:
         return rows
-    return signed(rows, source, window) if retracts(model, source) else with_source_position(rows)
+    return signed(rows, source, window) if retracts(model, source) else with_source_position(rows, source.keeps_all)
 
 
 def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
@@ -46,7 +46,7 @@ def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
     lost their forerunners, so the newest of each key counts as an insert.
     """
-    placed = with_source_position(rows)
+    placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed:
         return _images(placed, source, window)
     is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
@@ -87,7 +87,8 @@ def _image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_
     fields = [(name(of), of) for of in kinds if of != POSITION]
     if of_before and BEFORE in kinds:
         fields = [(now if is_named(of, own) else _before(of, kinds[of]), of) for now, of in fields]
-    place = [(name(POSITION, "commit"), "commit"), (name(POSITION, "row"), "row"), (sign, _SIGN)]
+    parts = ("commit", *(("sequence",) if source.keeps_all else ()), "row")
+    place = [*((name(POSITION, part), part) for part in parts), (sign, _SIGN)]
     return struct([*fields, (struct(place), POSITION), (is_there, _THERE)])
 
 

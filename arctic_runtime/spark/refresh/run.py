@@ -65,7 +65,7 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
                 f"{source} has no snapshot, so its changes can't be read.\n  what to do: write to the table first"
             )
         rows = appended(spark, state, Window(str(source), None, state.version))
-        shown = with_source_position(rows) if state.format_version >= 3 else rows
+        shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
         shown.createOrReplaceTempView(name(changes_view(source)))
 
 

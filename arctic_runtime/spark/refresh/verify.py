@@ -18,7 +18,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import beliefs, events, increments, row_versions
+from arctic_runtime.spark.refresh import beliefs, events, increments, row_versions, truncations
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     changes_fold_to_the_table,
@@ -155,7 +155,9 @@ def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) ->
     if table.model.config.has_history:
         stored = row_versions.with_intervals(table.model.config, columns_of(query), columns_of(query))
         return row_versions.rows_of_events(query, shape_of(table.model, state, stored), table.model)
-    net = events.net_events(table.model, query, shape)
+    key = [column(part) for part in table.model.config.primary_key]
+    made = query.where(~truncations.is_truncation(table.model, query)).select(*key)
+    net = events.net_events(table.model, truncations.spread(table.model, query, made), shape)
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
 
 

@@ -21,7 +21,7 @@ from arctic_runtime.model.layout import (
     row_group_bytes,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND, LAYOUT, MODEL_TABLE, PRIMARY_KEY
+from arctic_runtime.model.properties import KEEP, KIND, LAYOUT, MODEL_TABLE, PRIMARY_KEY
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.step import (
     CreateBase,
@@ -73,7 +73,8 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
     lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0, context.thresholds.layout))}
-    properties = {**lookups, **table_properties(model, "changes"), MODEL_TABLE: str(model.table)}
+    kept = {KEEP: "all"} if model.config.keep == "all" else {}
+    properties = {**lookups, **table_properties(model, "changes"), MODEL_TABLE: str(model.table), **kept}
     create_table("changes.create", context, step.table, empty, properties, (), {})
 
 

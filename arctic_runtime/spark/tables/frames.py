@@ -287,9 +287,13 @@ def match(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expre
     return all_of([own.eqNullSafe(given) if null_safe else own == given for own, given in pairs])
 
 
-def with_source_position(rows: DataFrame) -> DataFrame:
-    """Adds where a row stands in its source, a table of format version 3: the commit, and the place inside it."""
-    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), F.col("_row_id").alias("row"))
+def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
+    """Adds where a row stands in its source, a table of format version 3: the commit, and the place inside it.
+
+    In a commit that may have several rows of one key (`keeps_all`) `_seq` comes before the place of the row.
+    """
+    inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
+    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))
     return rows.select("*", place.alias(POSITION))
 
 

@@ -16,6 +16,7 @@ PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).m
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
     *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
+    "truncated",
 )
 SUMMARIES = st.builds(
     RunSummary,
@@ -34,6 +35,7 @@ FULL = RunSummary(
     *("state", "none", "COST", "judged"),
     *(1, 0.5),
     *("input", "keys", "0/16B3748", "3", 1_700_000_000_000),
+    truncated="7",
 )
 
 

@@ -19,6 +19,7 @@ from arctic_runtime.plan.increment import Upstreams
 
 KEY = {"primary_key": ["id"]}
 EVENTS = {**KEY, "input": "changes"}
+VERSIONS = {**EVENTS, "sequence_by": "at", "history": "scd2"}
 SCD2 = {**KEY, "history": "scd2"}
 SCD2_EVENTS = {**EVENTS, "history": "scd2", "sequence_by": "lsn"}
 
@@ -32,6 +33,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "refresh": (KEY, "strict"),
     "sequence_by": (EVENTS, "lsn"),
     "delete_when": (EVENTS, "op = 'd'"),
+    "truncate_when": (EVENTS, "op = 't'"),
     "on_match": (EVENTS, "update"),
     "merge_columns": (EVENTS, {"n": "sum"}),
     "exclude_columns": (EVENTS, ["op"]),
@@ -41,7 +43,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "valid_time": ({**EVENTS, "history": "scd2", "sequence_by": "lsn"}, "true_from"),
     "keep_deleted": ({**KEY, "history": "scd2"}, False),
     "changelog": (EVENTS, "input"),
-    "keep": (KEY, "net"),
+    "keep": (EVENTS, "all"),
     "on_schema_change": (KEY, "fail"),
     "on_configuration_change": (KEY, "continue"),
     "compaction": (KEY, {"small_files": 4}),
@@ -58,11 +60,6 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
 UNCHANGED = ("primary_key", "history", "valid_time")
 """Keys that are in the fingerprint too, but of which no table takes another value."""
 
-NOT_BUILT: dict[str, Any] = {
-    "truncate_when": "op = 't'",
-    "keep": "all",
-}
-
 
 def errors(raw: dict[str, Any], known: tuple[str, ...] = ()) -> list[str]:
     with pytest.raises(ConfigError) as raised:
@@ -73,7 +70,7 @@ def errors(raw: dict[str, Any], known: tuple[str, ...] = ()) -> list[str]:
 
 
 def test_every_key_of_the_reference_is_known() -> None:
-    assert set(KEYS) == {*BUILT, *NOT_BUILT, "unique_key"}
+    assert set(KEYS) == {*BUILT, "unique_key"}
     assert len(KEYS) == len(set(KEYS))
 
 
@@ -83,16 +80,11 @@ def test_a_key_that_is_built_is_taken(key: str) -> None:
     assert configure({**beside, key: value}, "m").entity_key == ("id",)
 
 
-@pytest.mark.parametrize("key", NOT_BUILT)
-def test_a_key_that_is_not_built_says_so_and_is_never_ignored(key: str) -> None:
-    (error,) = errors({**KEY, key: NOT_BUILT[key]})
-    assert error.startswith(f"`{key}: {NOT_BUILT[key]}` is not supported yet")
-
-
-def test_the_supported_values_of_a_key_that_is_partly_built_are_named() -> None:
-    assert errors({**KEY, "keep": "all"}) == [
-        "`keep: all` is not supported yet; supported now: net",
-    ]
+def test_a_value_that_is_not_built_says_so_and_is_never_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = (*CONFIGURATION, ConfigKey("later", "", "", "", only=("a",)))
+    monkeypatch.setattr("arctic_runtime.plan.configure.CONFIGURATION", keys)
+    found = errors({**KEY, "later": "b"}, known=("later",))
+    assert found == ["`later: b` is not supported yet; supported now: a"]
 
 
 def test_a_key_alone_gives_the_documented_defaults() -> None:
@@ -157,11 +149,11 @@ def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "all"})
+    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "every"})
     assert len(found) == 5
     assert "did you mean `primary_key`?" in found[0]
-    assert "`keep: all` is not supported yet" in found[1]
-    assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in found[2]
+    assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in found[1]
+    assert "`keep` must be one of net, all; found 'every'" in found[2]
     assert "`nodes` must be auto or a power of two; found 3" in found[3]
     assert "`primary_key` is missing" in found[4]
 
@@ -198,12 +190,21 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**EVENTS, "merge_columns": {"n": "first"}}, "`merge_columns: n: first` depends on the order of events"),
         ({**EVENTS, "merge_columns": {"n": "old.n + new.n"}}, "it needs `sequence_by`"),
         (
-            {**EVENTS, "sequence_by": "at", "history": "scd2", "merge_columns": {"n": "sum"}},
+            {**VERSIONS, "merge_columns": {"n": "sum"}},
             "`history: scd2` needs events with whole rows; `merge_columns`",
+        ),
+        ({**VERSIONS, "keep": "all"}, "leave out `keep: all`"),
+        (
+            {**VERSIONS, "truncate_when": "true"},
+            "in the place of `truncate_when`",
         ),
         ({**EVENTS, "merge_columns": {"ID": "sum"}}, "`merge_columns` names `ID`, which is in `primary_key`"),
         ({**EVENTS, "merge_columns": {"n": "sum", "N": "max"}}, "`merge_columns` names `n` more than once"),
         ({**EVENTS, "merge_columns": {"n": "sum"}, "changelog": "input"}, "which `merge_columns` needs"),
+        ({**KEY, "truncate_when": "true"}, "`truncate_when` says how change events apply"),
+        ({**KEY, "keep": "all"}, "`keep: all` says which change events are kept; it needs `input: changes`"),
+        ({**EVENTS, "keep": "all", "changelog": "input"}, "which `keep: all` needs"),
+        ({**EVENTS, "truncate_when": "true", "changelog": "input"}, "which `truncate_when` needs"),
         ({**EVENTS, "refresh": "full"}, "`refresh: full` is for what a query says the table is"),
         ({**EVENTS, "refresh": "strict"}, "`refresh: strict` is for what a query says the table is"),
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),

@@ -222,6 +222,7 @@ def test_values_and_defaults_are_the_codes() -> None:
         ("refresh", table.Refresh),
         ("on_match", table.OnMatch),
         ("changelog", table.Changelog),
+        ("keep", table.Keep),
         ("on_schema_change", table.OnSchemaChange),
         ("on_configuration_change", table.OnConfigurationChange),
     ):

@@ -1,0 +1,63 @@
+"""Events that empty the table: each is a delete of every row that is there, in the order of all events."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import column
+
+_IS_SPREAD = "__arctic_truncates"
+
+
+def is_truncation(model: Model, events: DataFrame) -> Expression:
+    """Whether an event empties the table, and was not yet `spread` over its rows."""
+    predicate = model.config.truncate_when
+    if predicate is None or _IS_SPREAD in events.columns:
+        return F.lit(False)
+    return F.coalesce(F.expr(predicate), F.lit(False))
+
+
+def counts(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
+    """Aggregates of the profile: how many events empty the table, and the place of the newest of them."""
+    if model.config.truncate_when is None:
+        return []
+    truncates = is_truncation(model, events)
+    newest = marks.written(F.max(F.when(truncates, sequence)), sequence_type)
+    return [F.count_if(truncates).alias("truncations"), newest.alias("truncated")]
+
+
+def is_spread(events: DataFrame) -> Expression:
+    """Whether an event is the delete of one row, of an event that empties the table."""
+    return F.col(_IS_SPREAD) if _IS_SPREAD in events.columns else F.lit(False)
+
+
+def spread(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
+    """Events with a delete of each of the `keys` in the place of each event that empties the table.
+
+    `keys` has the columns of the primary key, perhaps more than once each.
+    """
+    if model.config.truncate_when is None:
+        return events
+    key = model.config.primary_key
+    truncation = is_truncation(model, events)
+    rest = [column(of) for of in events.columns if not any(same_name(of, part) for part in key)]
+    named = keys.select(*[column(part).alias(f"__arctic_t{i}") for i, part in enumerate(key)]).distinct()
+    each = events.where(truncation).select(*rest).hint("broadcast").crossJoin(named)
+    places = {part.lower(): f"__arctic_t{i}" for i, part in enumerate(key)}
+    deletes = each.select(*[F.col(places.get(of.lower(), name(of))).alias(of) for of in events.columns])
+    plain = events.where(~truncation).withColumn(_IS_SPREAD, F.lit(False))
+    return plain.unionByName(deletes.withColumn(_IS_SPREAD, F.lit(True)))
+
+
+def after(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
+    """Events, less those before the newest one that emptied the table in an earlier run."""
+    if truncated is None or model.config.sequence_by is None:
+        return events
+    is_older = column(model.config.sequence_by) < marks.latest(truncated, sequence_type)
+    return events.where(~F.coalesce(is_older, F.lit(False)))
