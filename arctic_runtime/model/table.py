@@ -94,6 +94,8 @@ class ModelConfig:
     input: Input = "state"
     refresh: Refresh = "auto"
     sequence_by: str | None = None
+    sequence_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns that order the events of one flow each → the columns of this flow; then `sequence_by` is None."""
     delete_when: str | None = None
     truncate_when: str | None = None
     on_match: OnMatch = "replace"

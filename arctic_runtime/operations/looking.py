@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,12 +23,26 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
         *(f"  reads {name}: {_window(window)}" for name, window in decision.windows.items()),
         *([f"  {_versions(model)}"] if model.config.has_history else []),
+        *(f"  {line}" for line in _merging(model)),
         *(f"  {way.explain()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe() if decision.increment else ())),
         *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),
     ]
+
+
+def _merging(model: Model) -> Iterator[str]:
+    """How events make rows, where more than the newest one of a key does."""
+    config = model.config
+    for sequence, columns in config.sequence_groups.items():
+        yield f"flow ordered by {sequence}: {', '.join(columns)}"
+    for column, function in config.merge_columns.items():
+        yield f"column {column}: {function}"
+    if config.keep == "all":
+        yield "keeps every change"
+    if config.truncate_when is not None:
+        yield f"is emptied by events with {config.truncate_when}"
 
 
 def _catch_up(model: Model) -> str:

@@ -136,6 +136,19 @@ def read_renamed(key: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
+    """The column that orders all events, or for each flow its own with the columns of the flow; raises ConfigError."""
+    if not isinstance(value, Mapping):
+        return read_text(key, value)
+    if not value or not all(isinstance(column, str) and column for column in value):
+        raise ConfigError(f"`{key}` must be a column, or a mapping of columns to lists of columns; found {value!r}")
+    groups = {column: read_names(f"{key}: {column}", columns) for column, columns in value.items()}
+    empty = [column for column, columns in groups.items() if not columns]
+    if empty:
+        raise ConfigError(f"`{key}` gives {', '.join(empty)} no columns; name those that its events bring")
+    return groups
+
+
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
     """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]

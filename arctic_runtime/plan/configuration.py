@@ -26,6 +26,7 @@ from arctic_runtime.plan.config_readers import (
     read_nodes,
     read_properties,
     read_renamed,
+    read_sequence,
     read_text,
     read_transforms,
     reader_of,
@@ -129,10 +130,13 @@ CONFIGURATION = (
     ),
     ConfigKey(
         "sequence_by",
-        "column",
+        "column, or mapping of columns to lists of columns",
         "none",
-        "changes: the event with the highest value wins. A number, text, date or timestamp, never null",
-        read=read_text,
+        (
+            "changes: the event with the highest value wins. A number, text, date or timestamp, never null. A mapping "
+            "has a column for each flow of [partial rows](concepts.md#partial-rows)"
+        ),
+        read=read_sequence,
         needs_changes=True,
     ),
     ConfigKey(

@@ -105,6 +105,8 @@ def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
 def _assemble(values: dict[str, Any]) -> ModelConfig:
     fields = {key: value for key, value in values.items() if key != "unique_key"}
     fields.setdefault("primary_key", values.get("unique_key", ()))
+    if isinstance(fields.get("sequence_by"), dict):
+        fields["sequence_groups"] = fields.pop("sequence_by")
     key = fields["primary_key"]
     fields.setdefault("hash_key", key[0] if key else None)
     if fields.get("history", "none") != "none":
@@ -203,6 +205,28 @@ def _merge_functions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield "`changelog: input` never looks at the old row, which `merge_columns` needs"
 
 
+def _flows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    groups = config.sequence_groups
+    if not groups:
+        return
+    names = [of.lower() for sequence, columns in groups.items() for of in (sequence, *columns)]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"`sequence_by` names `{name}` more than once"
+    for name in names:
+        if _is_among(name, (*config.primary_key, *config.exclude_columns)):
+            yield f"`sequence_by` names `{name}`, which is in `primary_key` or `exclude_columns`"
+    for key, value, default in (
+        ("on_match", config.on_match, "replace"),
+        ("changelog", config.changelog, "lookup"),
+        ("keep", config.keep, "net"),
+        ("truncate_when", config.truncate_when, None),
+    ):
+        if value != default:
+            yield f"`{key}: {value}` needs one order of all events; `sequence_by` has one for each flow"
+    if config.delete_when is not None and config.merge_columns:
+        yield "`delete_when` and `merge_columns` need one order of all events; `sequence_by` has one for each flow"
+
+
 def _truncations(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.truncate_when is not None and config.changelog == "input":
         yield "`changelog: input` never looks at the table, which `truncate_when` needs"
@@ -298,6 +322,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _changes_only,
     _input_changelog,
     _merge_functions,
+    _flows,
     _truncations,
     _keep_all,
     _refresh_of_changes,

@@ -112,30 +112,53 @@ def reads(sql: str, catalog: str, schema: str) -> Reads:
     return Reads(named, tuple(sorted(_unstable_functions(tree))))
 
 
-def with_position(sql: str) -> str | None:
+def with_position(sql: str, may_unite: bool = False) -> str | None:
     """The same text with the source's position selected too; None where that could change its meaning.
 
     Only a select over `changes(…)`, perhaps joined, without grouping, distinct, set operation or limit keeps each
-    event one row, so only there the position of the source's row is the position of the event.
+    event one row, so only there the position of the source's row is the position of the event. Where a query
+    `may_unite` several sources, so it is in each part of a `union all` of such selects; positions of different sources
+    say nothing of their order.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
         tokens = sqlglot.tokenize(sql, read="spark")
     except SqlglotError:
         return None
-    source = _event_source(tree)
-    at = _top_level_from(tokens)
-    if source is None or at is None:
+    selects = _united(tree)
+    places = _top_level_froms(tokens)
+    sources = [_event_source(select) for select in selects]
+    if len(places) != len(selects) or not selects or None in sources:
         return None
-    column = exp.column(POSITION, table=source, quoted=True)
-    placed = f"{sql[:at]}, {column.sql(dialect='spark')} {sql[at:]}"
-    return placed if _is_one_more(placed, tree, column) else None
+    tables = {select.args["from_"].this.name for select in selects}
+    if len(selects) > 1 and (not may_unite or len(tables) < len(selects)):
+        return None
+    columns = [exp.column(POSITION, table=source, quoted=True) for source in sources]
+    placed = sql
+    for at, column in reversed(list(zip(places, columns, strict=True))):
+        placed = f"{placed[:at]}, {column.sql(dialect='spark')} {placed[at:]}"
+    return placed if _is_one_more(placed, tree, columns) else None
 
 
-def _is_one_more(sql: str, tree: exp.Expr, column: exp.Expr) -> bool:
-    """Whether a text is read as a select with one more column and nothing else."""
+def _united(tree: exp.Expr) -> list[exp.Expr]:
+    """The parts of a `union all` in the order of the text; a query that is no set operation is its only part."""
+    if not isinstance(tree, exp.SetOperation):
+        return [tree]
+    is_plain = isinstance(tree, exp.Union) and tree.args.get("distinct") is False and not tree.args.get("by_name")
+    if not is_plain or any(tree.args.get(part) for part in (*_NOT_PLAIN, "order")):
+        return []
+    parts = [_united(tree.left), _united(tree.right)]
+    return [*parts[0], *parts[1]] if all(parts) else []
+
+
+def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
+    """Whether a text is read as the same selects with one more column each and nothing else."""
+    wanted = tree.copy()
     try:
-        return isinstance(tree, exp.Select) and sqlglot.parse_one(sql, dialect="spark") == tree.select(column)
+        for select, column in zip(_united(wanted), columns, strict=True):
+            assert isinstance(select, exp.Select)
+            select.select(column, copy=False)
+        return sqlglot.parse_one(sql, dialect="spark") == wanted
     except SqlglotError:
         return False
 
@@ -158,17 +181,21 @@ def _event_source(tree: exp.Expr) -> str | None:
     return table.alias_or_name if is_changes else None
 
 
-def _top_level_from(tokens: list[Token]) -> int | None:
-    """Where the `from` of a query stands that begins with `select`; that of `is distinct from` is another."""
-    depth = 0
+def _top_level_froms(tokens: list[Token]) -> list[int]:
+    """Where the `from` of each select stands outside of parentheses; that of `is distinct from` is another."""
+    depth, found, awaits = 0, list[int](), False
     kinds = [token.token_type for token in tokens]
-    if not kinds or kinds[0] != TokenType.SELECT:
-        return None
-    for before, token in zip(kinds, tokens[1:], strict=False):
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if token.token_type == TokenType.FROM and depth == 0 and before != TokenType.DISTINCT:
-            return int(token.start)
-    return None
+    for before, token in zip([None, *kinds], tokens, strict=False):
+        kind = token.token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        if depth:
+            continue
+        if kind == TokenType.SELECT:
+            awaits = True
+        elif kind == TokenType.FROM and awaits and before != TokenType.DISTINCT:
+            found.append(int(token.start))
+            awaits = False
+    return found
 
 
 def _physical_tables(tree: exp.Query) -> list[exp.Table]:

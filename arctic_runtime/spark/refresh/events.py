@@ -17,7 +17,7 @@ from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, 
 from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh import merging, replay, retractions, truncations
+from arctic_runtime.spark.refresh import flows, merging, replay, retractions, truncations
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
@@ -42,8 +42,8 @@ class Profile:
     oldest: str | None
     oldest_late: str | None
     high_watermark: str | None
-    truncations: int
-    truncated: str | None
+    truncations: int = 0
+    truncated: str | None = None
     retracted: int = 0
     untold: int = 0
 
@@ -58,13 +58,17 @@ def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...
 
 def sequence_type(model: Model, query: tuple[Column, ...]) -> str:
     """The type of `_seq`: that of `sequence_by` where there is one; raises ConfigError where it has no order."""
-    if model.config.sequence_by is None:
-        return "bigint"
-    found = find_column(query, model.config.sequence_by)
+    config = model.config
+    kinds = [_ordered_type(model, query, of) for of in (config.sequence_by, *config.sequence_groups) if of is not None]
+    return kinds[0] if config.sequence_by is not None else "bigint"
+
+
+def _ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -> str:
+    found = find_column(query, sequence)
     if found is None or not _ORDERABLE.fullmatch(found.type):
         raise ConfigError(
-            f"{model.table}: `sequence_by: {model.config.sequence_by}` must be a number, a date, a timestamp or a "
-            f"string.\n  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
+            f"{model.table}: `sequence_by: {sequence}` must be a number, a date, a timestamp or a string.\n"
+            f"  found: {found.type if found else 'no such column'}\n  what to do: cast it in the query"
         )
     return found.type
 
@@ -111,19 +115,18 @@ def is_in(part: Part, shape: Shape) -> Expression:
 
 def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str | None) -> Profile:
     """Counts events and their flaws in one job."""
-    sequence = column(model.config.sequence_by).cast(seq_type) if model.config.sequence_by else F.lit(0)
+    config = model.config
+    sequence = column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
     mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.latest(high_watermark, seq_type)
-    truncates = truncations.is_truncation(model, events)
     row = events.agg(
         F.count(F.lit(1)).alias("events"),
         F.count_if(_lacks_key(model, events)).alias("null_keys"),
-        F.count_if(sequence.isNull()).alias("null_sequences"),
+        F.count_if(flows.lacks_place(model) if config.sequence_groups else sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
         marks.written(F.min(sequence), seq_type).alias("oldest"),
         marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
         marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
-        F.count_if(truncates).alias("truncations"),
-        marks.written(F.max(F.when(truncates, sequence)), seq_type).alias("truncated"),
+        *truncations.counts(model, events, sequence, seq_type),
         *retractions.counts(events),
     ).collect()[0]
     return Profile(**row.asDict())
@@ -138,6 +141,8 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
             f"({', '.join(model.config.entity_key)}); nothing was written.\n{examples(rows)}"
             "  what to do: filter them out in the query, or repair them at their source"
         )
+    if found.null_sequences and model.config.sequence_groups:
+        flows.raise_unplaced(model, events, found.null_sequences)
     if found.null_sequences:
         assert model.config.sequence_by is not None
         rows = events.where(column(model.config.sequence_by).isNull()).limit(3).collect()
@@ -150,6 +155,9 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
 
 def check_order(model: Model, events: DataFrame) -> None:
     """Without positions, raises DataError where two different events of a key stand at one place in the order."""
+    if model.config.sequence_groups:
+        flows.check_order(model, events)
+        return
     if POSITION in events.columns:
         return
     if model.config.sequence_by is None:
@@ -196,6 +204,8 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _fold(model: Model) -> Callable[[DataFrame, Shape], DataFrame]:
+    if model.config.sequence_groups:
+        return partial(flows.fold, model)
     if replay.is_replayed(model):
         return partial(replay.collect, model)
     return _fold_replace if is_newest_event(model) else partial(merging.fold, model)
@@ -203,6 +213,8 @@ def _fold(model: Model) -> Callable[[DataFrame, Shape], DataFrame]:
 
 def blend(model: Model) -> Callable[[DataFrame, Shape], DataFrame] | None:
     """How net events meet the rows that are there; None where these have no part in what there is now."""
+    if model.config.sequence_groups:
+        return partial(flows.blend, model)
     if replay.is_replayed(model):
         return partial(replay.blend, model)
     return None if is_newest_event(model) else partial(merging.blend, model)
@@ -210,7 +222,8 @@ def blend(model: Model) -> Callable[[DataFrame, Shape], DataFrame] | None:
 
 def is_newest_event(model: Model) -> bool:
     """Whether a row is what the newest event of its key says; others follow from several events, or all."""
-    return model.config.on_match == "replace" and not model.config.merge_columns
+    config = model.config
+    return config.on_match == "replace" and not config.merge_columns and not config.sequence_groups
 
 
 def is_delete(model: Model, events: DataFrame) -> Expression:

@@ -51,7 +51,7 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     said = events.withColumn(merging.GIVES, ~F.col("deleted") & (F.col("sign") > 0))
     folded = said.groupBy(*key_images(shape)).agg(
         *[F.expr(_newest(flow)) for flow in flows],
-        *[F.max(f"a{flow.sequence}").alias(f"a{flow.sequence}") for flow in flows],
+        *[F.expr(_place(flow)) for flow in flows],
         *[F.expr(aliased(value, f"a{i}")) for i, value in merging.folded(model, shape, COMMUTATIVE).items()],
         F.lit(False).alias("deleted"),
         F.lit(False).alias("reset"),
@@ -64,15 +64,21 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _newest(flow: _Flow) -> Sql:
-    """What the newest event of a flow says; one without a place in the flow's order is none of its events."""
+    """What the newest event of a flow says: of those with a place in the flow's order that take nothing back."""
     place = name(f"a{flow.sequence}")
     images = [(statement("CASE WHEN NOT deleted THEN {a} END", a=name(f"a{i}")), f"a{i}") for i in flow.columns]
     newest = statement(
-        "max_by({image}, CASE WHEN {place} IS NOT NULL THEN struct({place}, `order`) END)",
+        "max_by({image}, CASE WHEN {place} IS NOT NULL AND (deleted OR sign > 0) THEN struct({place}, `order`) END)",
         image=struct(images or [(Sql("0"), "nothing")]),
         place=place,
     )
     return aliased(newest, flow.newest)
+
+
+def _place(flow: _Flow) -> Sql:
+    """The place of that event."""
+    own = f"a{flow.sequence}"
+    return aliased(statement("max(CASE WHEN deleted OR sign > 0 THEN {place} END)", place=name(own)), own)
 
 
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
-from arctic_runtime.model.merge_columns import function_of
+from arctic_runtime.model.merge_columns import FUNCTIONS, function_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
@@ -45,12 +45,11 @@ _BLENDED: Mapping[str, LiteralString] = {
 
 def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """The events after the last delete of each key as one row, every column by its function."""
-    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
-    since = events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
+    has_deletes = model.config.delete_when is not None or model.config.truncate_when is not None
+    since = _since_last_delete(events, shape) if has_deletes else events
     said = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
-    folded = {i: _typed(_FOLDED[function], i, shape) for i, function in _functions(model, shape).items()}
     return said.groupBy(*key_images(shape)).agg(
-        *[F.expr(aliased(value, f"a{i}")) for i, value in folded.items()],
+        *[F.expr(aliased(value, f"a{i}")) for i, value in folded(model, shape).items()],
         F.bool_and("deleted").alias("deleted"),
         F.bool_or("deleted").alias("reset"),
         F.bool_or(GIVES).alias(GIVES),
@@ -59,17 +58,31 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
+def _since_last_delete(events: DataFrame, shape: Shape) -> DataFrame:
+    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
+    return events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
+
+
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
     """What `fold` gives, with the part in it of rows that are there and were not deleted meanwhile."""
-    values = {
-        f"a{i}": statement(
-            "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END",
-            blended=_typed(_BLENDED[function], i, shape),
-            a=name(f"a{i}"),
-        )
-        for i, function in _functions(model, shape).items()
+    return joined.withColumns({f"a{i}": F.expr(value) for i, value in blended(model, shape).items()})
+
+
+def folded(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
+    """The aggregates of columns, by their places; only of those with some functions."""
+    functions = _functions(model, shape).items()
+    return {i: _typed(_FOLDED[function], i, shape) for i, function in functions if function in only}
+
+
+def blended(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
+    """The values of columns where a row is there, or is not, by their places; only of those with some functions."""
+    case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
+    functions = _functions(model, shape).items()
+    return {
+        i: statement(case, blended=_typed(_BLENDED[function], i, shape), a=name(f"a{i}"))
+        for i, function in functions
+        if function in only
     }
-    return joined.withColumns({own: F.expr(value) for own, value in values.items()})
 
 
 def _functions(model: Model, shape: Shape) -> dict[int, str]:

@@ -37,7 +37,12 @@ def event_rows(model: Model, source: SourceState, rows: DataFrame, window: Windo
     """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
     if not placed:
         return rows
-    return signed(rows, source, window) if retracts(model, source) else with_source_position(rows, source.keeps_all)
+    if retracts(model, source):
+        return signed(rows, source, window)
+    shown = with_source_position(rows, source.keeps_all)
+    # A query may put the rows of several sources together.
+    signs = F.col(POSITION).withField(_SIGN, F.lit(1)) if model.config.merge_columns else F.col(POSITION)
+    return shown.withColumn(POSITION, signs)
 
 
 def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:

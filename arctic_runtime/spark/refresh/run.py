@@ -338,6 +338,7 @@ class QueryInputs:
         sources = changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}
         is_placed = all(state is None or state.format_version >= 3 for state in states.values())
+        is_placed = is_placed and not (len(states) > 1 and any(state and state.keeps_all for state in states.values()))
         for source, state in states.items():
             if state is None:
                 raise SourceError(
@@ -347,7 +348,11 @@ class QueryInputs:
             window = windows.get(str(source)) or Window(str(source), None, state.version)
             rows = appended(spark, state, window)
             event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
-        placed = with_position(self.model.sql) if self.model.config.input == "changes" and is_placed else None
+        placed = (
+            with_position(self.model.sql, bool(self.model.config.sequence_groups))
+            if self.model.config.input == "changes" and is_placed
+            else None
+        )
         if placed is None:
             self._check_retractions(states.values())
         return spark.sql(placed or self.model.sql)

@@ -221,6 +221,25 @@ def test_the_position_of_an_event_is_selected_beside_what_the_user_wrote(sql: st
     assert after == before
 
 
+def test_each_part_of_a_union_of_different_sources_has_its_position_where_that_is_asked_for() -> None:
+    other = "`changes(lake.cdc.others)`"
+    sql = f"select a, b is distinct from a from {C} where a > 0 union all select a, (select 1 from t) from {other} o"
+    assert with_position(sql) is None
+    placed = with_position(sql, may_unite=True)
+    assert placed is not None
+    assert placed.replace(f", {C}.`_position` ", "").replace(", `o`.`_position` ", "") == sql
+    for refused in (
+        f"select a from {C} union all select a from {C}",
+        f"select a from {C} union select a from {other}",
+        f"select a from {C} union all select a from {other} order by 1",
+        f"select a from {C} union all (select a from {other})",
+        f"select a from {C} union all select distinct a from {other}",
+        f"select a from {C} except all select a from {other}",
+        f"select a from {C} union all select a from dwd.orders",
+    ):
+        assert with_position(refused, may_unite=True) is None, refused
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -23,6 +23,8 @@ VERSIONS = {**EVENTS, "sequence_by": "at", "history": "scd2"}
 SCD2 = {**KEY, "history": "scd2"}
 SCD2_EVENTS = {**EVENTS, "history": "scd2", "sequence_by": "lsn"}
 
+FLOWS = {**EVENTS, "sequence_by": {"at": ["a"], "on": ["b"]}}
+
 BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "primary_key": ({}, ["id"]),
     "partition_by": (KEY, ["days(ts)"]),
@@ -126,6 +128,12 @@ def test_the_key_names_what_identifies_a_row_and_its_first_column_buckets(
     assert (config.primary_key, config.hash_key) == (key, hash_key)
 
 
+def test_flows_have_an_order_each_and_none_together() -> None:
+    config = configure(FLOWS, "m")
+    assert config.sequence_by is None
+    assert config.sequence_groups == {"at": ("a",), "on": ("b",)}
+
+
 def test_a_key_set_to_none_is_a_key_not_set() -> None:
     assert configure({**KEY, **dict.fromkeys(set(KEYS) - {"primary_key"})}, "m") == configure(KEY, "m")
 
@@ -205,6 +213,13 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**KEY, "keep": "all"}, "`keep: all` says which change events are kept; it needs `input: changes`"),
         ({**EVENTS, "keep": "all", "changelog": "input"}, "which `keep: all` needs"),
         ({**EVENTS, "truncate_when": "true", "changelog": "input"}, "which `truncate_when` needs"),
+        ({**FLOWS, "on_match": "update"}, "`on_match: update` needs one order of all events"),
+        ({**FLOWS, "keep": "all"}, "`keep: all` needs one order of all events"),
+        ({**FLOWS, "truncate_when": "true"}, "`truncate_when: true` needs one order of all events"),
+        ({**FLOWS, "changelog": "input"}, "`changelog: input` needs one order of all events"),
+        ({**FLOWS, "exclude_columns": "A"}, "`sequence_by` names `a`, which is in `primary_key` or `exclude_columns`"),
+        ({**FLOWS, "delete_when": "true", "merge_columns": {"n": "sum"}}, "`delete_when` and `merge_columns` need one"),
+        ({**EVENTS, "sequence_by": {"at": ["a"], "on": ["A"]}}, "`sequence_by` names `a` more than once"),
         ({**EVENTS, "refresh": "full"}, "`refresh: full` is for what a query says the table is"),
         ({**EVENTS, "refresh": "strict"}, "`refresh: strict` is for what a query says the table is"),
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),
@@ -246,6 +261,9 @@ def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
         ("input", "change", "did you mean `changes`?"),
         ("on_schema_change", "sync", "must be one of append_new_columns, sync_all_columns, fail, ignore"),
         ("tblproperties", ["a"], "must be a mapping"),
+        ("sequence_by", ["lsn"], "must be a non-empty string"),
+        ("sequence_by", {}, "must be a column, or a mapping of columns to lists of columns"),
+        ("sequence_by", {"at": []}, "gives at no columns"),
         ("merge_columns", ["n"], "must be a mapping of columns to functions"),
         ("merge_columns", {}, "must be a mapping of columns to functions"),
         ("merge_columns", {"n": 1}, "must be a mapping of columns to functions"),

@@ -16,7 +16,7 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import LAYOUT, REPAIRED, RUN
+from arctic_runtime.model.properties import KEEP, LAYOUT, REPAIRED, RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState, ViewState
 from arctic_runtime.model.step import (
     CreateBase,
@@ -331,6 +331,18 @@ def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
     assert (whole.begins, whole.count_after(None), whole.count_after(v(1))) == (True, 2, 1)
     cut = replace(whole, commits=(replace(whole.commits[1], parent=101),))
     assert (cut.begins, cut.count_after(None), cut.count_after(v(1)), cut.count_after(v(2))) == (False, 2, 2, 0)
+
+
+def test_where_every_change_is_kept_one_commit_stands_for_several() -> None:
+    """It may have several rows of one key, of which merges and views need the newest."""
+    log = a_log(5, 1)
+    every = replace(log, properties={**log.properties, KEEP: "all"})
+    assert (every.count_after(None), every.count_after(v(1)), every.count_after(v(2))) == (2, 2, 0)
+    state = TableState(every, a_base(v(1)), a_view(7, 1, 1))
+    assert reconcile(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 2),)
+    (view,) = reconcile(ON_READ, state, MERGE)
+    assert isinstance(view, ReplaceView)
+    assert view.commits == 2
 
 
 @MODELS
