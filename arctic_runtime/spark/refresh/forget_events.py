@@ -21,7 +21,7 @@ from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh import events
+from arctic_runtime.spark.refresh import events, truncations
 from arctic_runtime.spark.refresh.diff import refresh_changes
 from arctic_runtime.spark.refresh.forget_table import erase, sought
 from arctic_runtime.spark.refresh.run import Refresh
@@ -60,7 +60,7 @@ def _recompute(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, 
     shape = shape_of(model, state, plain_columns(changes.columns))
     found, _ = sought(session, state, keys)
     rows = _left(refresh, refresh.planner.observe_upstreams(), last, forgotten)
-    query = found.select(rows, model.config.entity_key)
+    query = found.select(truncations.spread_over_own_keys(model, rows), model.config.entity_key)
     if model.config.has_history or not events.is_newest_event(model):
         _check_alone(model, query)
         erase(session, keys)
@@ -109,6 +109,6 @@ def _left(
         gone = forgotten.get(source)
         if gone is not None:
             rows = rows.join(gone.select(*gone.columns), match(rows, key_of(state, gone)), "left_anti")
-        shown = with_source_position(rows) if placed else rows
+        shown = with_source_position(rows, state.keeps_all) if placed else rows
         shown.createOrReplaceTempView(name(changes_view(source)))
     return spark.sql((with_position(model.sql) if placed else None) or model.sql)

@@ -55,6 +55,14 @@ def spread(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
     return plain.unionByName(deletes.withColumn(_IS_SPREAD, F.lit(True)))
 
 
+def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
+    """All events of a table, with a delete of each of their keys in the place of each that empties it."""
+    if model.config.truncate_when is None:
+        return events
+    key = [column(part) for part in model.config.primary_key]
+    return spread(model, events, events.where(~is_truncation(model, events)).select(*key))
+
+
 def after(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
     """Events, less those before the newest one that emptied the table in an earlier run."""
     if truncated is None or model.config.sequence_by is None:

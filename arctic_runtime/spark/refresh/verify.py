@@ -155,9 +155,7 @@ def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) ->
     if table.model.config.has_history:
         stored = row_versions.with_intervals(table.model.config, columns_of(query), columns_of(query))
         return row_versions.rows_of_events(query, shape_of(table.model, state, stored), table.model)
-    key = [column(part) for part in table.model.config.primary_key]
-    made = query.where(~truncations.is_truncation(table.model, query)).select(*key)
-    net = events.net_events(table.model, truncations.spread(table.model, query, made), shape)
+    net = events.net_events(table.model, truncations.spread_over_own_keys(table.model, query), shape)
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
 
 
