@@ -82,13 +82,6 @@ def test_a_key_that_is_built_is_taken(key: str) -> None:
     assert configure({**beside, key: value}, "m").entity_key == ("id",)
 
 
-def test_a_value_that_is_not_built_says_so_and_is_never_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = (*CONFIGURATION, ConfigKey("later", "", "", "", only=("a",)))
-    monkeypatch.setattr("arctic_runtime.plan.configure.CONFIGURATION", keys)
-    found = errors({**KEY, "later": "b"}, known=("later",))
-    assert found == ["`later: b` is not supported yet; supported now: a"]
-
-
 def test_a_key_alone_gives_the_documented_defaults() -> None:
     assert configure(KEY, "m") == ModelConfig(
         primary_key=("id",),
