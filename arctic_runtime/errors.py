@@ -33,7 +33,7 @@ class ArcticError(Exception):
 
 
 class ConfigError(ArcticError):
-    """A profile or a model's configuration is unknown, contradictory or not supported yet."""
+    """A profile or a model's configuration is unknown or contradictory."""
 
 
 class SourceError(ArcticError):

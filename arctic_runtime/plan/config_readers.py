@@ -151,10 +151,10 @@ def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
 
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
     """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
-    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-    if not pairs or not all(isinstance(text, str) and text.strip() for pair in pairs for text in pair):
+    functions: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
+    if not functions or not all(isinstance(of, str) and of.strip() for pair in functions.items() for of in pair):
         raise ConfigError(f"`{key}` must be a mapping of columns to functions; found {value!r}")
-    return {name: _merge_function(f"`{key}` of `{name}`", of.strip()) for name, of in pairs}
+    return {name: _merge_function(f"`{key}` of `{name}`", of.strip()) for name, of in functions.items()}
 
 
 def _merge_function(where: str, text: str) -> str:

@@ -38,16 +38,14 @@ from arctic_runtime.plan.maintenance_settings import read_compaction, read_lag, 
 class ConfigKey:
     """A configuration key; `values`, `default` and `meaning` are Markdown, as docs/configuration.md shows them.
 
-    `read` makes the typed value of the field of `ModelConfig` that has the key's name, which has the default as well;
-    None for a key that is not built yet. `only` are the values that are supported so far; None for all.
+    `read` makes the typed value of the field of `ModelConfig` that has the key's name, which has the default as well.
     """
 
     name: str
     values: str
     default: str
     meaning: str
-    read: Callable[[str, Any], Any] | None = None
-    only: tuple[str, ...] | None = None
+    read: Callable[[str, Any], Any]
     needs_changes: bool = False
     """Whether the key has a meaning with `input: changes` alone."""
 
@@ -361,16 +359,10 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 
 def describe_configuration() -> str:
     """The table of model keys in docs/configuration.md, in Markdown."""
-    header = "| key | values | default | meaning | another value | now |\n|---|---|---|---|---|---|"
+    header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
     return "\n".join([header, *map(_row, CONFIGURATION)])
 
 
-def _supported(key: ConfigKey) -> str:
-    if key.only is None:
-        return "yes"
-    return "only " + ", ".join(f"`{value}`" for value in key.only) if key.only else "not yet"
-
-
 def _row(key: ConfigKey) -> str:
-    cells = (f"`{key.name}`", key.values, key.default, key.meaning, _EFFECTS[key.effect], _supported(key))
+    cells = (f"`{key.name}`", key.values, key.default, key.meaning, _EFFECTS[key.effect])
     return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"

@@ -45,10 +45,10 @@ def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -
     first thing.
     """
     raw, is_appended = _without_key(raw)
-    found: list[str] = [*_unknown(raw, known), *_unsupported(raw)]
+    found: list[str] = list(_unknown(raw, known))
     values: dict[str, Any] = {}
     for key in CONFIGURATION:
-        if key.read is not None and raw.get(key.name) is not None:
+        if raw.get(key.name) is not None:
             try:
                 values[key.name] = key.read(key.name, raw[key.name])
             except ConfigError as error:
@@ -84,14 +84,6 @@ def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
             close = difflib.get_close_matches(key, names, n=1)
             hint = f"did you mean `{close[0]}`?" if close else "put keys of your own below `meta`"
             yield f"unknown key `{key}`; {hint}"
-
-
-def _unsupported(raw: Mapping[str, Any]) -> Iterable[str]:
-    for key in CONFIGURATION:
-        value = raw.get(key.name)
-        if key.only is not None and value is not None and value not in key.only:
-            instead = f"; supported now: {', '.join(key.only)}" if key.only else ""
-            yield f"`{key.name}: {value}` is not supported yet{instead}"
 
 
 def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:

@@ -242,7 +242,7 @@ class TestConfiguration:
             ("materialized='arctic'", "`primary_key` is missing"),
             ("materialized='arctic', primary_key='id', merg='on_read'", "did you mean `merge`"),
             ("materialized='arctic', primary_key='id', merge='on_raed'", "did you mean `on_read`"),
-            ("materialized='arctic', primary_key='id', history='scd2'", "not supported yet"),
+            ("materialized='arctic', primary_key='id', history='scd1'", "did you mean `scd2`"),
             ("materialized='arctic', primary_key='id', delete_when='x'", "needs `input: changes`"),
             ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "is not supported"),
             ("materialized='arctic', primary_key='id', retention={'changes': 7}", "must be an age"),
