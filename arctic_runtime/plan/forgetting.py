@@ -8,8 +8,11 @@ from graphlib import CycleError, TopologicalSorter
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import REASON
 from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.state import TableState
+
+FORGOTTEN_REASON = "FORGOTTEN"
 
 Reads = Mapping[TableName, Collection[TableName]]
 """The tables that each model reads."""
@@ -57,3 +60,16 @@ def needed_from(table: Snapshots, state: TableState) -> int:
     wanted = {last.version.snapshot if last else None, state.aggregate_state, *pinned}
     merged = [of.sequence for of in table.lineage if of.merged is not None]
     return min([newest, *merged[-1:], *(of.sequence for of in table.lineage if of.id in wanted)])
+
+
+def forgotten_from(table: Snapshots, state: TableState) -> int:
+    """The sequence number from which on snapshots of one of a model's tables have nothing of what was forgotten.
+
+    That is of the change table's newest commit that forgetting made, and of the base's first that is merged so far:
+    runs may have come since.
+    """
+    commits = state.changes.commits if state.changes else ()
+    marks = [of.version for of in commits if of.summary.get(REASON) == FORGOTTEN_REASON]
+    own = [of.sequence for of in table.lineage if marks and of.id == marks[-1].snapshot]
+    merged = [of.sequence for of in table.lineage if marks and of.merged and of.merged.sequence >= marks[-1].sequence]
+    return min([needed_from(table, state), *own, *merged])

@@ -14,7 +14,7 @@ from arctic_runtime.effects import effect
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.state import ChangeTableState, TableState, built
-from arctic_runtime.plan.forgetting import needed_from, outdated
+from arctic_runtime.plan.forgetting import forgotten_from, outdated
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys, read_table
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -101,6 +101,6 @@ def _kept_snapshots(
     found = observe_snapshots(session.reader, table)
     if found is None:
         return ()
-    gone, held = outdated(found, needed_from(found, state))
+    gone, held = outdated(found, forgotten_from(found, state))
     older = [of for of in (*gone, *held) if not is_without(of)]
     return tuple(f"snapshot {of} of {table} is kept{' by a tag or a branch' if of in held else ''}" for of in older)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import MODE, RUN
+from arctic_runtime.model.properties import MODE, REASON, RUN
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.forgetting import needed_from, outdated, readers_of, tables_below
+from arctic_runtime.plan.forgetting import forgotten_from, needed_from, outdated, readers_of, tables_below
 
 
 def table(name: str) -> TableName:
@@ -72,3 +72,16 @@ def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> N
     base = Snapshots(table("m"), (Snapshot(11, 1, 1, merged), Snapshot(12, 2, 2, merged), Snapshot(13, 3, 3)))
     assert needed_from(base, TableState(changes=changes)) == 2
     assert needed_from(base, TableState(changes=changes, view=ViewState((), 11, 3, 3))) == 1
+
+
+def test_runs_that_come_after_it_make_no_snapshot_of_the_forgetting_one_of_the_forgotten() -> None:
+    def commit(number: int, reason: str) -> Commit:
+        summary = {RUN: "a", MODE: "full", REASON: reason}
+        return Commit(Version("u", number, number), number - 1, "append", 0, 0, summary, number)
+
+    changes = ChangeTableState("u", (), (commit(5, "FORGOTTEN"), commit(6, "CHANGES")), {})
+    log = Snapshots(table("m__changes"), (Snapshot(5, 5, 5), Snapshot(6, 6, 6)))
+    assert (needed_from(log, TableState(changes=changes)), forgotten_from(log, TableState(changes=changes))) == (6, 5)
+    versions = [Version("u", number, number) for number in (4, 5, 6)]
+    bases = tuple(Snapshot(20 + place, 20 + place, 0, version) for place, version in enumerate(versions))
+    assert forgotten_from(Snapshots(table("m"), bases), TableState(changes=changes)) == 21
