@@ -162,13 +162,14 @@ def test_a_prepared_warehouse_is_what_iceberg_itself_would_make(environment: Spa
     prepared = Profile.embedded(tmp_path / "prepared")
     prepare_warehouse(prepared)
     theirs = Profile.embedded(tmp_path / "theirs", catalog="theirs")
-    (tmp_path / "theirs").mkdir()
+    assert theirs.sqlite_file is not None
+    theirs.sqlite_file.parent.mkdir()
+    theirs.sqlite_file.touch()  # as SQLite begins a database, which the settings leave to the reader of the catalog
     mine = environment.session()
     for key, value in theirs.session_settings().items():
         mine.conf.set(key, value)
     mine.sql("create namespace theirs.n")
     assert prepared.sqlite_file is not None
-    assert theirs.sqlite_file is not None
     assert columns(prepared.sqlite_file) == columns(theirs.sqlite_file)
     with closing(sqlite3.connect(theirs.sqlite_file)) as connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
