@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.jars import Jar, find_java, home, run_resolution
@@ -124,6 +124,19 @@ class KafkaServer:
             producer.abort_transaction(_SECONDS)
         else:
             producer.commit_transaction(_SECONDS)
+        # The broker answers before readers of committed messages see the end.
+        end = time.monotonic() + _SECONDS
+        while transaction and self._has_open_transaction(topic, partition):
+            assert time.monotonic() < end
+
+    def _has_open_transaction(self, topic: str, partition: int) -> bool:
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest()}
+        ends = [
+            answer.result(_SECONDS).offset
+            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            for answer in self._admin.list_offsets(asked, isolation_level=isolation).values()
+        ]
+        return ends[0] != ends[1]
 
     def _answers(self) -> bool:
         try:
