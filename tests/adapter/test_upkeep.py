@@ -116,6 +116,7 @@ class TestUpkeep:
         assert "restored +0 ~3 -0" in operate("arctic_restore", "{model: orders, version: good}")
         assert "dropped savepoint good" in operate("arctic_savepoint", "{model: orders, name: good, drop: true}")
 
+    @pytest.mark.slow
     def test_a_run_lets_old_versions_go_by_itself_but_not_those_that_a_reader_needs(
         self, project: Any, under: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -200,8 +200,9 @@ def is_equal(lake: Warehouse, database: Database) -> None:
         assert sorted(database.sql(database.shown[name]).splitlines()) == sorted(row[0] for row in rows)
 
 
-@ONE_IS_SLOW
-@pytest.mark.parametrize("at", [("ingest.advance", "commit.publish"), pytest.param(("",), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("at", [("ingest.advance", "commit.publish"), ("",)])
 def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource, at: tuple[str, ...]
 ) -> None:

@@ -217,6 +217,7 @@ def test_every_file_counts_once_wherever_the_process_dies(lake: Warehouse, tmp_p
     assert lake.spark.table(lake.sql_name("shop__dead_letters")).count() == 1
 
 
+@pytest.mark.slow
 def test_the_file_log_is_rewritten_as_one_file(lake: Warehouse, tmp_path: Path) -> None:
     often = lake.under(transports={"file_log_snapshots": 2})
     for number in range(4):

@@ -150,6 +150,7 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(told=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=12))
 def test_runs_keep_every_event_in_its_order(lake: Warehouse, told: list[str | None]) -> None:

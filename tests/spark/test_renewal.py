@@ -196,6 +196,7 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     assert lake.branches(store.model) == set()
 
 
+@pytest.mark.slow
 def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse) -> None:
     """The second starts when the first has written its last part, and is through before that is published."""
     lake = in_parts(lake, 2)

@@ -60,7 +60,8 @@ def test_a_full_refresh_makes_a_damaged_base_anew_and_its_readers_compute_in_ful
     assert lake.run(total).mode == "unchanged"
 
 
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_change_rows_that_break_promises_are_mended_and_later_ones_are_checked_again(
     lake: Warehouse, merge: str
 ) -> None:

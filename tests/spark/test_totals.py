@@ -320,6 +320,7 @@ def test_two_groups_of_one_key_are_noticed_where_totals_are_added_to(lake: Wareh
             assert lake.run(model).mode == "incremental"
 
 
+@pytest.mark.slow
 def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = landed(lake)
     model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")

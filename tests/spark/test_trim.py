@@ -93,6 +93,7 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
     exact(lake, model)
 
 
+@pytest.mark.slow
 def test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_gone(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     put(lake, model, {1: 1, 2: 2})
@@ -113,6 +114,7 @@ def test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_g
     exact(lake, model, events)
 
 
+@pytest.mark.slow
 def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     state = lake.model("state", "select id, v + 1 as v from {m}", primary_key="id", refresh="incremental")
