@@ -50,7 +50,7 @@ class ObservedTables:
 
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
-        self._look = heads
+        self._shared_heads = heads
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
         self.readable: frozenset[TableName] = frozenset()
@@ -64,7 +64,7 @@ class ObservedTables:
         names = {*models, *others}
         relations = {name: _relations(name, models.get(name)) for name in names}
         age = self._reader.thresholds.service.poll_seconds
-        heads = self._look.recent("tables", {of for found in relations.values() for of in found}, age).heads
+        heads = self._shared_heads.recent("tables", {of for found in relations.values() for of in found}, age).heads
         moved = {
             name
             for name, of in relations.items()

@@ -5,15 +5,8 @@ What is tested follows `EFFECTS`: a name without a scenario, or one that its sce
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +15,7 @@ from arctic_runtime.effects import EFFECTS, failpoint
 from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.model.properties import MODE, OFFSETS
 from arctic_runtime.spark.maintenance.compaction import compact
+from tests.crash.killing import killed
 from tests.crash.prebuilt import Prebuilt, folder_of
 from tests.crash.scenarios import REACHED, SCENARIOS, Scenario, later, namespace_of, rounds
 from tests.spark.warehouse import Rows, Warehouse, sorted_rows
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
     from arctic_runtime.spark.engine.session import SparkEnvironment
 
-ROOT = Path(__file__).parents[2]
 Shown = dict[str, Rows]
 
 
@@ -141,26 +134,11 @@ def test_a_process_that_is_killed_before_an_effect_loses_and_repeats_nothing(
     """One process, and its Java, die for all scenarios of a round at once."""
     chosen = {key: cases(key) for key, _ in parks}
     lakes = {key: case.prebuilt.restore() for key, case in chosen.items()}
-    assert killed(folder_of(lakes[parks[0][0]]).parent, parks) == [name for _, name in parks]
+    warehouse = folder_of(lakes[parks[0][0]]).parent
+    reached = killed("tests.crash.parked", {"warehouse": str(warehouse), "parks": parks}, "parked")
+    assert list(reached) == [name for _, name in parks]
     for key, case in chosen.items():
         is_exact_when_it_is_done_again(case, lakes[key], [shown(case.scenario, lakes[key])])
-
-
-def killed(warehouse: Path, parks: tuple[tuple[str, str], ...]) -> list[str]:
-    """Starts a process that comes to these effects, kills it and its Java, and returns the names that it reached."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.parked", json.dumps({"warehouse": str(warehouse), "parks": parks})],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    lines = dict(line.split() for line in itertools.takewhile(lambda line: line != "parked\n", child.stdout))
-    for process in (child.pid, int(lines.pop("java"))):
-        os.kill(process, signal.SIGKILL)
-    child.communicate()
-    return list(lines)
 
 
 def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[Shown]) -> None:

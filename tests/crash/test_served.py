@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.killing import killed
 from tests.crash.served import expected, namespace_of, project
 from tests.spark.serving import Project, jobs_of, running, until
 from tests.spark.warehouse import Rows, Warehouse
@@ -24,7 +18,6 @@ if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.spark.engine.session import SparkEnvironment
 
-ROOT = Path(__file__).parents[2]
 ROUNDS: tuple[tuple[str, ...], ...] = (
     ("service.create_table", "service.commit", "changes.create", "commit.branch"),
     ("commit.append", "commit.publish", "commit.drop_branch", "base.create"),
@@ -41,28 +34,11 @@ def test_a_service_that_is_killed_at_an_effect_goes_on_exactly(
     environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, names: tuple[str, ...]
 ) -> None:
     warehouse = Path(environment.profile.catalog_properties["warehouse"].removeprefix("file:"))
-    batches = dict(killed(warehouse, names))
+    batches = killed("tests.crash.served", {"warehouse": str(warehouse), "names": names}, "stopped")
     assert sorted(batches) == sorted(names), "not reached"
     for name, count in batches.items():
         lake = Warehouse(environment, reader, spark, namespace_of(name))
-        goes_on_exactly(project(lake, edited=True), count)
-
-
-def killed(warehouse: Path, names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Serves up to these effects in a process, kills it and its Java; how many batches of events came before each."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.served", json.dumps({"warehouse": str(warehouse), "names": names})],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    lines = dict(line.split() for line in itertools.takewhile(lambda line: line != "stopped\n", child.stdout))
-    for process in (child.pid, int(lines.pop("java"))):
-        os.kill(process, signal.SIGKILL)
-    child.communicate()
-    return ((name, int(count)) for name, count in lines.items())
+        goes_on_exactly(project(lake, edited=True), int(count))
 
 
 def goes_on_exactly(project: Project, batches: int) -> None:

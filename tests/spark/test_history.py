@@ -16,13 +16,11 @@ from arctic_runtime.spark.engine.statement import name as quoted
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.row_versions import affected_versions
 from arctic_runtime.spark.refresh.run import Refresh
+from tests.spark.test_change_models import EVENTS, QUERY, cdc
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
-
-EVENTS = "id int, a string, b int, op string, lsn bigint"
-QUERY = "select id, a, b, op, lsn from {changes(events)}"
 
 
 class Event(NamedTuple):
@@ -38,15 +36,7 @@ Version = tuple[int, str | None, int | None, int, int | None, bool]
 
 def scd2(lake: Warehouse, name: str = "m", sql: str = QUERY, **config: Any) -> Model:
     """A table with history of change events."""
-    settings: dict[str, Any] = {
-        "primary_key": "id",
-        "input": "changes",
-        "sequence_by": "lsn",
-        "delete_when": "op = 'd'",
-        "exclude_columns": ["op", "lsn"],
-        "history": "scd2",
-    }
-    return lake.model(name, sql, **{key: value for key, value in {**settings, **config}.items() if value is not None})
+    return cdc(lake, name, sql, **{"history": "scd2", **config})
 
 
 def versions(events: Sequence[Event], track: Sequence[str] = ("a", "b"), keep_deleted: bool = True) -> list[Version]:

@@ -16,6 +16,7 @@ from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.documented import documented
+from tests.spark.test_change_models import cdc
 from tests.spark.test_expiry import expiring
 from tests.spark.warehouse import Warehouse
 
@@ -40,15 +41,7 @@ Event = tuple[Any, ...]
 
 
 def merged(lake: Warehouse, name: str = "m", sql: str = QUERY, **config: Any) -> Model:
-    settings: dict[str, Any] = {
-        "primary_key": "id",
-        "input": "changes",
-        "sequence_by": "lsn",
-        "delete_when": "op = 'd'",
-        "exclude_columns": ["op", "lsn"],
-        "merge_columns": FUNCTIONS,
-    }
-    return lake.model(name, sql, **{key: value for key, value in {**settings, **config}.items() if value is not None})
+    return cdc(lake, name, sql, **{"merge_columns": FUNCTIONS, **config})
 
 
 def joined(old: Any, new: Any, function: str) -> Any:

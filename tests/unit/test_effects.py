@@ -34,7 +34,7 @@ ROOT = Path(arctic_runtime.__file__).parents[1]
 EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/")
 """Packages of the runtime that can't write, or that start Spark with files of its own and a throw-away warehouse."""
 
-GATEWAYS = ("effect", "change", "perform_statement", "set_properties")
+GATEWAYS = ("effect", "change", "perform_statement", "set_properties", "delete_matching")
 """Functions that perform an effect; their first argument is its name."""
 
 READING = {

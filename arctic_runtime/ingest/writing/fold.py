@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
@@ -18,6 +18,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.refresh.diff import event_changes, fill, images, key_images, unsent_flag
 from arctic_runtime.spark.refresh.events import net_events
+from arctic_runtime.spark.refresh.merging import since_last_delete
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import Keys, all_of, base_rows, column, current_rows, unmerged_changes
@@ -155,19 +156,21 @@ def _net_of_partial(events: DataFrame, shape: Shape, has_places: bool) -> DataFr
         F.col(POSITION).alias("order"),
         _sequence(has_places).cast(shape.sequence_type).alias("seq"),
     )
-    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
-    since = marked.withColumn("last_delete", last_delete).where("last_delete IS NULL OR order >= last_delete")
 
     def newest(i: int) -> Expression:
         image = F.struct(F.col(f"a{i}").alias("value"))
         return F.max_by(image, F.when(F.col(f"sent{i}") & ~F.col("deleted"), F.col("order")))
 
-    folded = since.groupBy(*key_images(shape)).agg(
-        *[newest(i).alias(f"image{i}") for i in rest],
-        F.max_by("deleted", "order").alias("deleted"),
-        F.bool_or("deleted").alias("reset"),
-        F.max_by("ts", "order").alias("ts"),
-        F.max_by("seq", "order").alias("seq"),
+    folded = (
+        since_last_delete(marked, shape)
+        .groupBy(*key_images(shape))
+        .agg(
+            *[newest(i).alias(f"image{i}") for i in rest],
+            F.max_by("deleted", "order").alias("deleted"),
+            F.bool_or("deleted").alias("reset"),
+            F.max_by("ts", "order").alias("ts"),
+            F.max_by("seq", "order").alias("seq"),
+        )
     )
     flags = {unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
     values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}

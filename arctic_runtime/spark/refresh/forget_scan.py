@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -79,19 +80,22 @@ def _remove(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[st
     """Removes stray files that are older than the newest commit: whoever writes them has lost against that."""
     snapshot = files.table.snapshot_by_id(part.snapshot)
     assert snapshot is not None
-    old = [of.path for of in stray if of.at_ms < snapshot.timestamp_ms]
-    for path in old:
-        effect("forget.remove_files", lambda path=path: files.remove(path), f"remove {path}")  # type: ignore[misc]
-    return old
+    return _remove_older(files, stray, snapshot.timestamp_ms)
 
 
 def _remove_stray_state(session: TableSession, table: TableName, changes: ChangeTableState) -> int:
     """Removes old files of aggregate state that belong to no snapshot: they tell no keys."""
     files = DiskFiles(session.reader, table, ())
-    old = [of.path for of in files.on_disk() if not of.is_referenced and of.at_ms < changes.commits[-1].at_ms]
+    stray = [of for of in files.on_disk() if not of.is_referenced]
+    return len(_remove_older(files, stray, changes.commits[-1].at_ms))
+
+
+def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> list[str]:
+    """Removes the stray files that were written before a moment, and returns their addresses."""
+    old = [of.path for of in stray if of.at_ms < at_ms]
     for path in old:
-        effect("forget.remove_files", lambda path=path: files.remove(path), f"remove {path}")  # type: ignore[misc]
-    return len(old)
+        effect("forget.remove_files", partial(files.remove, path), f"remove {path}")
+    return old
 
 
 def _kept_snapshots(

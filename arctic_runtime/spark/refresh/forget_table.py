@@ -31,6 +31,7 @@ from arctic_runtime.plan.forgetting import needed_from, outdated
 from arctic_runtime.plan.savepoint import dropped
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.diff import state_changes, struct
+from arctic_runtime.spark.refresh.trace import change_rows
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.bounds import EVERYWHERE, lookup_keys
 from arctic_runtime.spark.tables.forgotten import drop_with_files
@@ -40,7 +41,6 @@ from arctic_runtime.spark.tables.frames import (
     column,
     current_rows,
     newest_changes,
-    read_table,
     typed,
 )
 from arctic_runtime.spark.tables.purge import (
@@ -167,10 +167,8 @@ def _without_rows(session: TableSession, state: TableState, keys: DataFrame) -> 
 
 
 def _said_again(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
-    changes, config = state.changes, session.model.config
-    assert changes is not None
-    assert changes.head is not None
-    log = read_table(session.spark(), session.model.table.changes, changes.head.snapshot, changes.formerly)
+    changes, _ = built(state, session.model.table)
+    config, log = session.model.config, change_rows(session.spark(), session.model, state)
     alive = newest_changes(keys.select(log, config.entity_key), config.primary_key, 2).where(F.col(ACTION) != DELETE)
     names = [of.name for of in changes.columns if of.name != BEFORE]
     rows = alive.select(*map(column, names)).withColumn(ACTION, F.lit(UPDATE))

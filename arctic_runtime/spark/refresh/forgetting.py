@@ -74,6 +74,9 @@ class Forgetting:
         below = tables_below(self.root.table, self._reads)
         self._involved = [self._known[table] for table in below]
         self._order = [model for model in self._involved if self._is_built(model)]
+        self._appended = [model for model in self._involved if self._is_appended(model)]
+        # Those without a key are refreshed as well, which have nothing to forget.
+        self._below = [model for model in self._involved[1:] if model in self._order or model in self._appended]
 
     def plan(self) -> ForgetPlan:
         """What would be forgotten; changes nothing."""
@@ -134,11 +137,6 @@ class Forgetting:
         state = self._session(model).observe()
         return model.table == self.root.table or (state.changes is not None and state.base is not None)
 
-    @property
-    def _below(self) -> list[Model]:
-        """The models below that are refreshed: those without a key as well, which have nothing to forget."""
-        return [model for model in self._involved[1:] if model in self._order or self._is_appended(model)]
-
     def _is_appended(self, model: Model) -> bool:
         return model.is_appended and self._session(model).observe().appended is not None
 
@@ -185,7 +183,7 @@ class Forgetting:
 
     def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
         """Raises ConfigError where rows of a table without a key were made of such rows: nothing tells which."""
-        for model in filter(self._is_appended, self._involved):
+        for model in self._appended:
             forgotten = {table: keys for table, keys in known.items() if table in changes_read(model.sql)}
             if not forgotten:
                 continue
@@ -215,18 +213,16 @@ class Forgetting:
 
     def _kept_keys(self, model: Model, keys: DataFrame) -> DataFrame:
         """Keys held by the driver, with those of an attempt that died: a plan writes nothing."""
-        stored = [read_keys(self.spark(), model.table)] if has_keys(self.reader, model.table) else []
-        for more in stored:
-            keys = keys.unionByName(more)
-        keys = keys.distinct()
-        return self.spark().createDataFrame(keys.toArrow(), keys.schema)
+        if has_keys(self.reader, model.table):
+            keys = keys.unionByName(read_keys(self.spark(), model.table))
+        return trace.held(self.spark(), keys.distinct())
 
     def _stored_keys(self, model: Model, keys: DataFrame) -> DataFrame:
-        if not has_keys(self.reader, model.table) and keys.isEmpty():
-            return keys
         if not has_keys(self.reader, model.table):
+            if keys.isEmpty():
+                return keys
             self._noted.add(model.table)
-        keep_keys(self.spark(), self.reader, model.table, [keys])
+        keep_keys(self.spark(), self.reader, model.table, keys)
         return read_keys(self.spark(), model.table)
 
     def _of_letters(self, found: Mapping[TableName, DataFrame]) -> DataFrame | None:

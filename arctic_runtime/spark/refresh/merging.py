@@ -46,7 +46,7 @@ _BLENDED: Mapping[str, LiteralString] = {
 def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """The events after the last delete of each key as one row, every column by its function."""
     has_deletes = model.config.delete_when is not None or model.config.truncate_when is not None
-    since = _since_last_delete(events, shape) if has_deletes else events
+    since = since_last_delete(events, shape) if has_deletes else events
     said = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
     return said.groupBy(*key_images(shape)).agg(
         *[F.expr(aliased(value, f"a{i}")) for i, value in folded(model, shape).items()],
@@ -58,7 +58,8 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def _since_last_delete(events: DataFrame, shape: Shape) -> DataFrame:
+def since_last_delete(events: DataFrame, shape: Shape) -> DataFrame:
+    """The events of each key from its last delete on, by the columns `deleted` and `order`, and the key's images."""
     last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
     return events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
 

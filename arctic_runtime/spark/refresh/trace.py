@@ -17,7 +17,7 @@ from arctic_runtime.model.columns import ACTION, BEFORE, Column, find_column, pl
 from arctic_runtime.model.names import TableName, changes_read, changes_view, image_view
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.shape import INSERT
-from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams, analysis
@@ -37,13 +37,23 @@ from arctic_runtime.spark.tables.frames import (
 from arctic_runtime.thresholds import Thresholds
 
 
-def rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """All images that change rows tell, after changes and before them, in the table's columns."""
+def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+    """All rows of a model's change table."""
     changes = state.changes
     assert changes is not None
     assert changes.head is not None
-    log = read_table(spark, model.table.changes, changes.head.snapshot, changes.formerly)
-    return _images(log, changes, model.config.primary_key)
+    return read_table(spark, model.table.changes, changes.head.snapshot, changes.formerly)
+
+
+def held(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """The same rows, read at once and held by the driver."""
+    return spark.createDataFrame(rows.toArrow(), rows.schema)
+
+
+def rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+    """All images that change rows tell, after changes and before them, in the table's columns."""
+    assert state.changes is not None
+    return _images(change_rows(spark, model, state), plain_columns(state.changes.columns), model.config.primary_key)
 
 
 def keys_where(spark: SparkSession, model: Model, state: TableState, condition: str) -> DataFrame:
@@ -85,19 +95,14 @@ def given_keys(spark: SparkSession, model: Model, state: TableState, values: Seq
 
 def keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
     """The keys of all rows that there ever were, or of those `among` some keys."""
-    assert state.changes is not None
-    assert state.changes.head is not None
-    log = read_table(spark, model.table.changes, state.changes.head.snapshot, state.changes.formerly)
+    log = change_rows(spark, model, state)
     log = log if among is None else among.select(log, model.config.entity_key)
     return log.select(*as_key(model.config.entity_key)).distinct()
 
 
 def keys_changed_after(spark: SparkSession, model: Model, state: TableState, sequence: int) -> DataFrame:
     """The keys of rows that were updated or deleted by commits after one, which change rows tell what they were."""
-    assert state.changes is not None
-    assert state.changes.head is not None
-    log = read_table(spark, model.table.changes, state.changes.head.snapshot, state.changes.formerly)
-    changed = log.where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
+    changed = change_rows(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
     return changed.select(*as_key(model.config.entity_key)).distinct()
 
 
@@ -132,8 +137,7 @@ def keys_made_of(
         _register(spark, tree, upstreams, forgotten, thresholds, ever)
         rows = spark.sql(render(tree)).select(*[column(part) for part in key]).toDF(*model.config.entity_key)
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
-        # Read at once: views of the next round have the same names.
-        made.append(spark.createDataFrame(keys.toArrow(), keys.schema))
+        made.append(held(spark, keys))  # Views of the next round have the same names.
     return reduce(DataFrame.unionAll, made).distinct()
 
 
@@ -201,7 +205,7 @@ def _ever(spark: SparkSession, source: SourceState, fields: Sequence[str], among
     # A view or a base that is behind has not shown the newest rows, which a reader of changes may have seen.
     log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.formerly)
     log = log if among is None else among.select(log, key_of(source, among.rows))
-    return conformed(_images_of(log, plain_columns(source.columns), source.key), kept)
+    return conformed(_images(log, plain_columns(source.columns), source.key), kept)
 
 
 def key_of(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
@@ -210,11 +214,7 @@ def key_of(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
     return source.key[: len(keys.columns)]
 
 
-def _images(log: DataFrame, changes: ChangeTableState, key: Sequence[str]) -> DataFrame:
-    return _images_of(log, plain_columns(changes.columns), key)
-
-
-def _images_of(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
+def _images(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
     """Rows as they were after changes and before them."""
     names = [of.name for of in columns]
     after = log.select(*[column(of) for of in names])
@@ -241,8 +241,7 @@ def _keys_of_events(
     found = []
     for rows in _events_of(spark, model, upstreams, forgotten):
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
-        # Read at once: views of the next round have the same names.
-        found.append(spark.createDataFrame(keys.toArrow(), keys.schema))
+        found.append(held(spark, keys))  # Views of the next round have the same names.
     return reduce(DataFrame.unionAll, found).distinct()
 
 

@@ -8,12 +8,12 @@ from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.expiry import CompactChangelog, ages_text
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import listed, name, statement
-from arctic_runtime.spark.tables.commit import perform_statement, said_by_session, set_properties, swap_in
+from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.tables.commit import said_by_session, set_properties, swap_in
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER, as_key, key_name, read_table
+from arctic_runtime.spark.tables.delete import TARGET, delete_matching, same_key
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, as_key, read_table
 
-_ROWS = "__arctic_t"
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
@@ -27,7 +27,7 @@ def compact_changelog(step: CompactChangelog, context: Context) -> None:
 
 
 def _delete(step: CompactChangelog, context: Context, branch: tuple[str, ...]) -> None:
-    spark, key, view = context.spark, context.model.config.primary_key, f"arctic_trim_{context.token}"
+    spark, key = context.spark, context.model.config.primary_key
     place = F.col(COMMIT_ORDER)
     old = read_table(spark, step.table, step.expected).where(place <= step.until.sequence)
     newest = old.groupBy(*as_key(key)).agg(
@@ -36,22 +36,11 @@ def _delete(step: CompactChangelog, context: Context, branch: tuple[str, ...]) -
         F.max_by(SEQUENCE, place).alias(_LAST),
         F.max(SEQUENCE).alias(_TOP),
     )
-    on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
-    older = [statement("{place} < {newest}", place=name(_ROWS, COMMIT_ORDER), newest=name(_NEWEST))]
+    older = [statement("{place} < {newest}", place=name(TARGET, COMMIT_ORDER), newest=name(_NEWEST))]
     if context.model.config.sequence_by is not None:
         # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
         is_told = "(coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))"
-        older.append(statement(is_told, last=name(_LAST), top=name(_TOP), own=name(_ROWS, SEQUENCE)))
-    delete = statement(
-        "DELETE FROM {table} AS {rows} WHERE EXISTS (SELECT 1 FROM {view} WHERE {on})",
-        table=name(*branch),
-        rows=name(_ROWS),
-        view=name(view),
-        on=listed([*on, *older], " AND "),
-    )
-    newest.where(F.col(_NEWEST) > F.col("__arctic_oldest")).createOrReplaceTempView(view)
-    try:
-        with settings(spark, said_by_session({COMPACTED_UNTIL: ages_text([step.until])})):
-            perform_statement("changelog_compaction.delete", spark, delete)
-    finally:
-        spark.catalog.dropTempView(view)
+        older.append(statement(is_told, last=name(_LAST), top=name(_TOP), own=name(TARGET, SEQUENCE)))
+    replaced = newest.where(F.col(_NEWEST) > F.col("__arctic_oldest"))
+    with settings(spark, said_by_session({COMPACTED_UNTIL: ages_text([step.until])})):
+        delete_matching("changelog_compaction.delete", context, branch, replaced, [*same_key(key), *older])

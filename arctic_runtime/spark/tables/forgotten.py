@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -33,12 +31,10 @@ def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
     return spark.table(name(*table.forgotten.parts))
 
 
-def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, found: Iterable[DataFrame]) -> None:
+def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
     """Adds keys to those that are kept already, in one commit."""
-    frames = [*found, *([read_keys(spark, table)] if has_keys(reader, table) else [])]
-    keys = frames[0]
-    for more in frames[1:]:
-        keys = keys.unionByName(more)
+    if has_keys(reader, table):
+        keys = keys.unionByName(read_keys(spark, table))
     place = table.forgotten
     writer = internal(keys.distinct().coalesce(1).writeTo(name(*place.parts)), FORGOTTEN_KEYS_KIND, KEPT_METADATA)
     effect("forget.keys", writer.createOrReplace, f"write {place}", SPARK)

@@ -21,25 +21,24 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement
+from arctic_runtime.spark.engine.statement import Sql, aliased, name, number, statement
 from arctic_runtime.spark.tables.bounds import NOWHERE, located_by, near
 from arctic_runtime.spark.tables.commit import (
     merged_to,
     overwrite,
-    perform_statement,
     said,
     said_by_session,
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
+from arctic_runtime.spark.tables.delete import TARGET, delete_matching, same_key
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
     Unmerged,
     as_key,
     column,
     conformed,
-    key_name,
     newest_changes,
     overlay,
     own_changes,
@@ -62,10 +61,6 @@ JOINED_AS_IT_LIES = {
 _LEFT_OUT_IN_ONE_PART = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
 }
-
-
-_TARGET = "__arctic_t"
-"""What a base is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
 
 
 def looking_up(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
@@ -96,7 +91,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     newest = newest_changes(appended, model.config.primary_key, step.commits)
     alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
     count, known = _replaced(step, context, changes)
-    where = partial(near, _places(appended, model), count, base.rows, context.thresholds.pruning, _TARGET, known)
+    where = partial(near, _places(appended, model), count, base.rows, context.thresholds.pruning, TARGET, known)
     sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
 
     def merge(branch: Sequence[str]) -> None:
@@ -150,37 +145,23 @@ def _replace_rows(
     def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
         near_by = gone.where()
         if near_by != NOWHERE:
-            _delete_rows(context, branch, gone, listed([near_by, *conditions], " AND "), summary)
+            _delete_rows(context, branch, gone, [near_by, *conditions], summary)
 
     if base.sequence is None or not DELETE_ISOLATION.items() <= base.properties.items():
         delete({})
         append()
         return
-    came, at = name(_TARGET, COMMIT_ORDER), number(base.sequence)
+    came, at = name(TARGET, COMMIT_ORDER), number(base.sequence)
     with Parallel(context.spark, context.thresholds.engine) as beside:
         beside.begin(append)
         delete(summary, statement("coalesce({came} <= {at}, true)", came=came, at=at))
 
 
 def _delete_rows(
-    context: Context, branch: Sequence[str], gone: _Sought, where: Sql, summary: Mapping[str, str]
+    context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
-    """Deletes the rows that are sought; all of them are `where` a condition is true."""
-    spark, view = context.spark, f"arctic_merge_{context.token}"
-    key = context.model.config.primary_key
-    on = [statement("{c} = {k}", c=name(_TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
-    delete = statement(
-        "DELETE FROM {table} AS {target} WHERE {where} AND EXISTS (SELECT 1 FROM {view} WHERE {on})",
-        table=name(*branch),
-        target=name(_TARGET),
-        where=where,
-        view=name(view),
-        on=listed(on, " AND ") if on else Sql("true"),
-    )
+    """Deletes the rows that are sought; all of them meet the conditions `where`."""
     pruned = looking_up(gone.count, context.thresholds.pruning)
-    gone.keys.createOrReplaceTempView(view)
-    try:
-        with settings(spark, {**JOINED_AS_IT_LIES, **pruned, **said_by_session(summary)}):
-            perform_statement("base.merge.delete", spark, delete)
-    finally:
-        spark.catalog.dropTempView(view)
+    with settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **said_by_session(summary)}):
+        on = same_key(context.model.config.primary_key)
+        delete_matching("base.merge.delete", context, branch, gone.keys, on, where)

@@ -31,10 +31,9 @@ from arctic_runtime.spark.tables.commit import (
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.delete import TARGET, delete_matching, same_key
 from arctic_runtime.spark.tables.file_rewrite import ANY_COUNT, ANY_SIZE, sort_order
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys, key_name
-
-_ROWS = "__arctic_t"
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,16 @@ def purge_changes(purged: Purged, context: Context) -> None:
     assert changes is not None
     assert changes.head is not None
     until = {COMPACTED_UNTIL: ages_text([purged.until])}
+    older = statement(
+        "{place} < {restated}", place=name(TARGET, COMMIT_ORDER), restated=number(purged.restated.sequence)
+    )
     newest = max(int(changes.properties.get(FORGOTTEN, 0)), purged.restated.sequence)
     set_properties("forget.mark", context.spark, table, {**until, FORGOTTEN: str(newest)})
 
     def write(branch: tuple[str, ...]) -> None:
         with settings(context.spark, said_by_session(until)):
-            _delete(purged, context, branch)
+            on, where = same_key(context.model.config.entity_key), [purged.keys.near, older]
+            delete_matching("forget.delete", context, branch, purged.keys.rows, on, where)
 
     swap_in(context.attempt, table, changes.head.snapshot, write)
 
@@ -131,27 +134,6 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
         table=text(name(*table.parts)),
     )
     perform_statement("forget.manifests", spark, call)
-
-
-def _delete(purged: Purged, context: Context, branch: Sequence[str]) -> None:
-    key, view = context.model.config.entity_key, f"arctic_forget_{context.token}"
-    on = [statement("{c} = {k}", c=name(_ROWS, part), k=name(key_name(i))) for i, part in enumerate(key)]
-    delete = statement(
-        "DELETE FROM {table} AS {rows} WHERE {near} AND {place} < {restated} AND EXISTS (SELECT 1 FROM {view} "
-        "WHERE {on})",
-        table=name(*branch),
-        rows=name(_ROWS),
-        near=purged.keys.near,
-        place=name(_ROWS, COMMIT_ORDER),
-        restated=number(purged.restated.sequence),
-        view=name(view),
-        on=listed(on, " AND ") if on else Sql("true"),
-    )
-    purged.keys.rows.createOrReplaceTempView(view)
-    try:
-        perform_statement("forget.delete", context.spark, delete)
-    finally:
-        context.spark.catalog.dropTempView(view)
 
 
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:

@@ -1,0 +1,49 @@
+"""Rows are deleted that match rows of a DataFrame, by deletion vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from arctic_runtime.spark.engine.statement import Sql, listed, name, statement
+from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.frames import key_name
+
+TARGET = "__arctic_t"
+"""What a table is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
+
+
+def same_key(key: Sequence[str]) -> list[Sql]:
+    """Conditions for a row of `TARGET` to have the key of a row with the columns of `frames.as_key`."""
+    return [statement("{c} = {k}", c=name(TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
+
+
+def delete_matching(
+    effect_name: str,
+    context: Context,
+    branch: Sequence[str],
+    sought: DataFrame,
+    on: Sequence[Sql],
+    where: Sequence[Sql] = (),
+) -> None:
+    """Deletes the rows of a branch that match a row of `sought` by the conditions `on`, as one effect.
+
+    All rows to delete have to meet the conditions `where`, by which files are pruned.
+    """
+    view = f"arctic_delete_{context.token}"
+    exists = statement(
+        "EXISTS (SELECT 1 FROM {view} WHERE {on})", view=name(view), on=listed(on, " AND ") if on else Sql("true")
+    )
+    delete = statement(
+        "DELETE FROM {table} AS {target} WHERE {conditions}",
+        table=name(*branch),
+        target=name(TARGET),
+        conditions=listed([*where, exists], " AND "),
+    )
+    sought.createOrReplaceTempView(view)
+    try:
+        perform_statement(effect_name, context.spark, delete)
+    finally:
+        context.spark.catalog.dropTempView(view)
