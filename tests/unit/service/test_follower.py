@@ -240,7 +240,7 @@ def running(follower: Follower, project: Any = None) -> Iterator[None]:
 
 def test_whoever_wakes_a_follower_ends_its_pause(shop: Shop) -> None:
     with shop.follower(LEFT, poll_seconds=1000.0) as follower, running(follower):
-        shop.wait(lambda: shop.told("left") == ["refreshed"])
+        shop.wait(lambda: "refreshed" in shop.told("left"))
         shop.move("a")
         follower.wake()
         shop.wait(lambda: shop.told("left").count("refreshed") == 2)
@@ -275,7 +275,7 @@ def test_a_source_that_is_dropped_and_made_again_is_read_again(shop: Shop) -> No
         shop.warehouse.create("a")
         shop.move("a")
         with running(follower):
-            shop.wait(lambda: shop.told("left")[-1] == "refreshed")
+            shop.wait(lambda: shop.told("left").count("refreshed") == 2)
 
 
 def test_a_failure_is_tried_again_by_itself(shop: Shop) -> None:
@@ -283,7 +283,7 @@ def test_a_failure_is_tried_again_by_itself(shop: Shop) -> None:
     with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower, running(follower):
         shop.wait(lambda: shop.told("left").count("failed") >= 2)
         shop.fails.clear()
-        shop.wait(lambda: shop.told("left")[-1] == "refreshed")
+        shop.wait(lambda: "refreshed" in shop.told("left"))
 
 
 def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> None:
