@@ -140,7 +140,7 @@ class ServiceState:
     started_at: datetime
     version: str
     project: str
-    role: Literal["leads", "stands_by", "ending"]
+    role: Literal["starting", "leads", "stands_by", "ending"]
     leader: str = ""
     is_paused: bool = False
     paused_tables: tuple[TableName, ...] = ()

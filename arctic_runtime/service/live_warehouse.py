@@ -79,7 +79,7 @@ class LiveWarehouse:
         self._jobs_of: dict[TableName, str] = {}
         self._ingestions: dict[str, IngestionRun] = {}
         self._tables: dict[TableName, TableOverview] = {}
-        self._state = ServiceState(datetime.now(timezone.utc), version, project.name, "stands_by")
+        self._state = ServiceState(datetime.now(timezone.utc), version, project.name, "starting")
 
     def close(self) -> None:
         """Ends what users asked for: what runs comes to its end, and what waits is cancelled."""

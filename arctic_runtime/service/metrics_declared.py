@@ -16,7 +16,7 @@ Sample = tuple[tuple[str, ...], float]
 """The values of the labels, in their order, and the value of the metric."""
 
 ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled"})
-_ROLES = ("leads", "stands_by", "ending")
+_ROLES = ("starting", "leads", "stands_by", "ending")
 _ACTIONS = ("insert", "update", "delete")
 _TABLE = ("table", "layer")
 _OF_SOURCE = ("source",)
@@ -201,7 +201,7 @@ GAUGES = (
     Gauge(
         "arctic_service_role",
         ("role",),
-        "1 for the role that the service has, 0 for the others: leads, stands_by or ending.",
+        "1 for the role that the service has, 0 for the others: starting, leads, stands_by or ending.",
         lambda of: (((role,), float(of.state.role == role)) for role in _ROLES),
     ),
     Gauge("arctic_service_paused", (), "1 while all work is paused.", _of(lambda of: float(of.state.is_paused))),

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import Kept, Partition
+
+_PAUSE = 0.1
+"""Seconds between two questions while a partition's leader changes."""
+
+
+class _LeaderMoved(Exception):
+    """A partition has a new leader, which not all brokers know yet; what is told where that does not end."""
+
+    def __init__(self, error: SourceError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class KafkaOffsets:
@@ -30,6 +42,16 @@ class KafkaOffsets:
 
     def kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
         """What there is of every partition; raises SourceError where Kafka doesn't answer or has no such topic."""
+        end = time.monotonic() + self._seconds
+        while True:
+            try:
+                return self._kept(topics)
+            except _LeaderMoved as moved:
+                if time.monotonic() > end:
+                    raise moved.error from moved
+                time.sleep(_PAUSE)
+
+    def _kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -63,10 +85,11 @@ class KafkaOffsets:
         except _kafka_errors() as error:
             self._admin.poll(0)
             reasons = [_reason(error), *dict.fromkeys(self._errors)]
-            raise SourceError(
+            failed = SourceError(
                 f"Kafka doesn't answer.\n  where: {self._where}\n  found: {'; '.join(reasons)}\n"
                 "  what to do: check the address, the user and the password, and whether the servers run"
-            ) from error
+            )
+            raise (_LeaderMoved(failed) if _says_leader_moved(error) else failed) from error
 
     def _note(self, error: Any) -> None:
         self._errors = [*self._errors[-3:], str(error.str())]
@@ -76,6 +99,21 @@ def _kafka_errors() -> tuple[type[Exception], ...]:
     from confluent_kafka import KafkaException
 
     return (KafkaException,)
+
+
+def _says_leader_moved(error: Exception) -> bool:
+    from confluent_kafka import KafkaError
+
+    codes = (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    )
+    first = error.args[0] if error.args else None
+    return isinstance(first, KafkaError) and first.code() in codes
 
 
 def _reason(error: Exception) -> str:

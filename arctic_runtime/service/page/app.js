@@ -104,7 +104,7 @@ function Status({ service, link }) {
   const errors = Object.keys(service.errors).length;
   if (errors) return html`<a class="pill bad" role="status" href="#/service">${errors} ${errors === 1 ? "part" : "parts"} not working</a>`;
   if (service.is_paused) return html`<a class="pill warn" role="status" href="#/service">paused</a>`;
-  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "ending" ? "ending" : "stands by"}</a>`;
+  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "stands_by" ? "stands by" : service.role}</a>`;
   return html`<span class="pill good" role="status">live</span>`;
 }
 

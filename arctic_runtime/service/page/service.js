@@ -10,6 +10,7 @@ import { UpkeepTable } from "./upkeep.js";
 
 const ROLES = {
   leads: "It leads: it refreshes models and keeps files in order.",
+  starting: "It starts: it has not led yet, and has not seen that another service does.",
   stands_by: "It stands by: another service leads, and this one takes over when that one ends.",
   ending: "It ends: what runs is finished, and nothing new begins.",
 };

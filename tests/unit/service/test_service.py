@@ -201,7 +201,7 @@ def no_table() -> TableOverview:
 def test_a_catalog_that_is_away_is_told_and_waited_for_by_all(shop: Shop, tmp_path: Path, away: str) -> None:
     file, elsewhere = shop.warehouse.profile.sqlite_file, tmp_path / "elsewhere"
     with shop.serving("first") as first, shop.serving("second") as second:
-        until(lambda: "leads" in (first.live.state().role, second.live.state().role))
+        until(lambda: {first.live.state().role, second.live.state().role} == {"leads", "stands_by"})
         (move_file if away == "moved" else rename_table)(file, elsewhere)
         until(lambda: first.live.state().errors.get("catalog") and second.live.state().errors.get("catalog"))
         (move_file if away == "moved" else rename_table)(elsewhere, file)
