@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -12,12 +13,14 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OLDEST_POSTGRESQL = 14
 _SECONDS_TO_START = 60.0
 _PORTS_TO_TRY = 3
+_PORTS = (16_000, 32_000)
+"""Below those that systems take for outgoing connections."""
 _FOLDERS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -219,10 +222,12 @@ def private_folder(prefix: str, user: str | None) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no outgoing connection is given before a server listens there."""
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def start_server(command: Sequence[str], folder: Path, user: str | None) -> subprocess.Popen[bytes]:
@@ -236,7 +241,7 @@ def start_server(command: Sequence[str], folder: Path, user: str | None) -> subp
 def wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes], folder: Path) -> None:
     """Waits for a server's first answer; raises ServerError with the end of its log."""
     until = time.monotonic() + _SECONDS_TO_START
-    while not ready():
+    while not ready() or server.poll() is not None:
         if server.poll() is not None or time.monotonic() > until:
             raise ServerError(f"the server did not start:\n{(folder / 'log').read_text(errors='replace')[-3000:]}")
         time.sleep(0.05)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import random
 import secrets
 import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from arctic_runtime.errors import ArcticError
@@ -18,6 +20,9 @@ from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.process import Spark
 from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.engine.session import start_spark
+
+_PORTS = (16_000, 32_000)
+"""Below those that systems take for outgoing connections, of which there are many until Spark listens."""
 
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
@@ -46,9 +51,11 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
 
 def _free_port() -> int:
     """A port that nobody listens on. Where somebody takes it meanwhile Spark does not start, and says so."""
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)
+        with socket.socket() as asked, suppress(OSError):
+            asked.bind(("127.0.0.1", port))
+            return port
 
 
 def _served(profile: Profile, port: int, token: str) -> dict[str, str]:
