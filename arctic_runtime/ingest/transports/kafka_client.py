@@ -14,6 +14,10 @@ _PAUSE = 0.1
 """Seconds between two questions while a partition's leader changes."""
 
 
+_NO_LEADER_YET = 5
+"""Kafka's code of LEADER_NOT_AVAILABLE: the topic is being made."""
+
+
 class _LeaderMoved(Exception):
     """A partition has a new leader, which not all brokers know yet; what is told where that does not end."""
 
@@ -65,10 +69,11 @@ class KafkaOffsets:
     def _partitions(self, topic: str) -> list[int]:
         found = self._asked(lambda: self._admin.list_topics(topic, timeout=self._seconds)).topics[topic]
         if found.error is not None:
-            raise SourceError(
+            failed = SourceError(
                 f"Kafka has no topic {topic} that can be read.\n  where: {self._where}\n  found: {found.error.str()}\n"
                 "  what to do: correct the topic of the table, or give this user the right to read it"
             )
+            raise _LeaderMoved(failed) if found.error.code() == _NO_LEADER_YET else failed
         return sorted(found.partitions)
 
     def _list(self, asked: Mapping[Any, Any]) -> dict[Partition, int]:

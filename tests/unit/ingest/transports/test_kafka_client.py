@@ -20,11 +20,13 @@ from arctic_runtime.ingest.transports.kafka_offsets import Kept
 class Broker:
     """Stands for the client of a broker that answers with errors first."""
 
-    def __init__(self, answers: Iterator[int | None]) -> None:
+    def __init__(self, answers: Iterator[int | None], of_topics: list[int]) -> None:
         self.answers = answers
+        self.of_topics = of_topics
 
     def list_topics(self, topic: str, timeout: float) -> Any:
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
+        error = KafkaError(self.of_topics.pop(0)) if self.of_topics else None
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={0: None})})
 
     def list_offsets(self, asked: Mapping[Any, Any], **_: object) -> dict[Any, Future[Any]]:
         futures: dict[Any, Future[Any]] = {of: Future() for of in asked}
@@ -40,13 +42,19 @@ class Broker:
         """Calls back with errors; there are none."""
 
 
-def client(monkeypatch: pytest.MonkeyPatch, *answers: int | None, last: int | None, seconds: float) -> KafkaOffsets:
+def client(
+    monkeypatch: pytest.MonkeyPatch,
+    *answers: int | None,
+    last: int | None,
+    seconds: float,
+    of_topics: tuple[int, ...] = (),
+) -> KafkaOffsets:
     def all_answers() -> Iterator[int | None]:
         yield from answers
         while True:
             yield last
 
-    monkeypatch.setattr(kafka_admin, "AdminClient", lambda _: Broker(all_answers()))
+    monkeypatch.setattr(kafka_admin, "AdminClient", lambda _: Broker(all_answers(), list(of_topics)))
     return KafkaOffsets(KafkaConnection("127.0.0.1:9092"), seconds)
 
 
@@ -56,6 +64,17 @@ MOVING = [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, 
 def test_a_partition_whose_leader_changes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, *MOVING, last=None, seconds=30)
     assert asked.kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+
+
+def test_a_topic_that_is_being_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = client(monkeypatch, last=None, seconds=30, of_topics=(KafkaError.LEADER_NOT_AVAILABLE,))
+    assert asked.kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+
+
+def test_a_topic_that_is_not_there_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = client(monkeypatch, last=None, seconds=30, of_topics=(KafkaError.UNKNOWN_TOPIC_OR_PART,))
+    with pytest.raises(SourceError, match="no topic orders"):
+        asked.kept(["orders"])
 
 
 def test_a_leader_that_never_settles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
