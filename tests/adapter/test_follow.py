@@ -139,7 +139,7 @@ class TestOnce(Shop):
             assert following.stderr is not None
             told = next(line for line in following.stderr if "follows" in line)
             assert told == "arctic run: follows 4 models\n"
-            time.sleep(2)
+            time.sleep(1)
             following.send_signal(signal.SIGTERM)
             out, err = following.communicate(timeout=60)
         assert (following.returncode, out) == (0, "")

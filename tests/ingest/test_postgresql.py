@@ -233,7 +233,7 @@ def test_close_ends_a_reader_that_waits(connection: DebeziumConnection) -> None:
     reader.start()
     transport.close()
     transport.close()
-    reader.join(5)
+    reader.join(60)
     assert not reader.is_alive()
 
 

@@ -9,13 +9,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
 from tests.service.fake import FakeService, overviews
 from tests.service.shown import Shown
 
+LONGEST = 30_000
+"""Milliseconds to wait for what is to come; a machine that is busy may take more than Playwright's own 5 s."""
+
+expect.set_options(timeout=LONGEST)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -58,7 +62,7 @@ def show(browser: Browser) -> Iterator[Callable[..., Shown]]:
             made = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **context})
             stack.callback(made.close)
             page: Page = made.new_page()
-            page.set_default_timeout(5000)
+            page.set_default_timeout(LONGEST)
             opened.append(found := Shown(page, url))
             return found
 

@@ -308,6 +308,6 @@ def test_a_service_that_comes_back_is_shown_again(show: Show) -> None:
     expect(shown.get_by_text("not connected")).to_be_visible()
     moved = replace(fake.tables()[0], recent_rows=777)
     with HttpServer(FakeService([moved, *fake.tables()[1:]]), HttpSettings(port=port)):
-        expect(shown.get_by_text("live", exact=True)).to_be_visible(timeout=12_000)
+        expect(shown.get_by_text("live", exact=True)).to_be_visible()
         expect(page.card(moved.table.name)).to_contain_text("+777/min")
     page.errors.clear()

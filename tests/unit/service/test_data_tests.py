@@ -88,7 +88,7 @@ def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_
     while not shop.ran:
         threading.Event().wait(0.01)
     shop.tests.refreshed(ORDERS)
-    thread.join(30)
+    thread.join(120)
     assert shop.ran == [ORDERS, ORDERS]
 
 

@@ -39,6 +39,6 @@ def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
     waiting = threading.Thread(target=lambda: found.extend(event.data for event in log.after(0, 30)[0]))
     waiting.start()
     log.add("job", "compaction")
-    waiting.join(10)
+    waiting.join(60)
 
     assert found == ["compaction"]

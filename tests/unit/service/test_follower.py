@@ -79,7 +79,7 @@ class Shop:
 
     def wait(self, until: Callable[[], bool]) -> None:
         with self.news:
-            assert self.news.wait_for(until, 30)
+            assert self.news.wait_for(until, 120)
 
     def told(self, name: str) -> list[str]:
         return [report.status for report in self.reports if report.followed.table.name == name]
@@ -234,7 +234,7 @@ def running(follower: Follower, project: Any = None) -> Iterator[None]:
         yield
     finally:
         follower.stop()
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
 
 

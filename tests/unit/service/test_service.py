@@ -39,7 +39,7 @@ OFTEN = {
     "retry_seconds": 0.05,
     "retry_doublings": 1,
     "lease_poll_seconds": 0.05,
-    "lease_seconds": 3.0,
+    "lease_seconds": 10.0,
     "lease_renewal_seconds": 0.1,
 }
 LEFT = TableName("lake", "dwd", "left")
@@ -119,7 +119,7 @@ class Shop:
             yield service
         finally:
             service.stop()
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
 
     def move(self) -> None:
@@ -142,7 +142,7 @@ def shop(writing: Any, tmp_path: Path) -> Shop:
 
 
 def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end, "it did not come to hold"
         time.sleep(0.02)
