@@ -86,7 +86,7 @@ def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
 def test_the_table_stays_small_however_long_the_service_runs(profile: Profile) -> None:
     table = table_of(profile)
     lease = Lease(table, TIMES, "a:1:x")
-    for _ in range(130):
+    for _ in range(104):
         lease.take()
     reader = CatalogReader(profile)
     assert len(reader.load_table("ops", table.table.name).metadata.snapshots) <= 101

@@ -31,7 +31,7 @@ def _calls(columns: int, steps: int) -> int:
     return found
 
 
-@pytest.mark.parametrize(("small", "large"), [((20, 8), (80, 8)), ((60, 4), (60, 36))], ids=["columns", "steps"])
+@pytest.mark.parametrize(("small", "large"), [((15, 6), (60, 6)), ((40, 4), (40, 36))], ids=["columns", "steps"])
 def test_the_work_of_an_analysis_grows_with_the_columns_and_the_named_queries(
     small: tuple[int, int], large: tuple[int, int]
 ) -> None:

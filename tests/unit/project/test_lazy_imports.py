@@ -82,9 +82,16 @@ def loaded_by(module: str) -> frozenset[str]:
         if name in found:
             continue
         found.add(name)
-        if name.startswith(OWN) and (file := source_of(name)):
-            waiting += [other for node in at_the_top(ast.parse(file.read_text())) for other in imported(node)]
+        waiting += imported_at_the_top(name)
     return frozenset(found)
+
+
+@cache
+def imported_at_the_top(module: str) -> tuple[str, ...]:
+    """The modules that loading one of our own imports; none of another library."""
+    if not module.startswith(OWN) or not (file := source_of(module)):
+        return ()
+    return tuple(other for node in at_the_top(ast.parse(file.read_text())) for other in imported(node))
 
 
 def at_the_top(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -92,6 +99,7 @@ def at_the_top(tree: ast.Module) -> Iterator[ast.stmt]:
     return (node for node in tree.body if not isinstance(node, ast.If))
 
 
+@cache
 def source_of(module: str) -> Path | None:
     path = ROOT / module.replace(".", "/")
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
