@@ -12,6 +12,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.session import SparkEnvironment
+from tests.java import INTERPRETED
 from tests.spark.query_cases import TABLES
 from tests.spark.texts import Texts
 from tests.spark.warehouse import Warehouse
@@ -19,7 +20,6 @@ from tests.spark.warehouse import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -34,7 +34,7 @@ _names = (f"ns{number}" for number in itertools.count(1))
 def environment(
     tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile], spark_settings: dict[str, str]
 ) -> Iterator[SparkEnvironment]:
-    """A Spark on a warehouse of its own, whose sessions compile no plans: to run them over a few rows costs less."""
+    """A Spark on a warehouse of its own, whose sessions compile no plans."""
     settings = {**spark_settings, **INTERPRETED}
     environment = SparkEnvironment(embedded(tmp_path_factory.mktemp("spark") / "warehouse", settings=settings))
     yield environment
