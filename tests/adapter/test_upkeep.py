@@ -106,10 +106,13 @@ class TestUpkeep:
         assert f"read by lake.{project.test_schema}.down: 0 commits behind" in operate(
             "arctic_status", "{model: orders}"
         )
-        results = run_dbt(["run", "--vars", "v: 4"])
-        assert {r.node.name: r.message for r in results}["down"] == "incremental +0 ~2 -0"
-        (version,) = [r.adapter_response["version"] for r in results if r.node.name == "orders"]
-        run_dbt(["run", "--vars", "v: 5"])
+        assert {r.node.name: r.message for r in run_dbt(["run", "--vars", "v: 4"])}["down"] == "incremental +0 ~2 -0"
+
+    @pytest.mark.slow
+    def test_an_operation_goes_back_to_a_savepoint(self, project: Any) -> None:
+        (result,) = run_dbt(["run", "--select", "orders", "--vars", "v: 6"])
+        version = result.adapter_response["version"]
+        run_dbt(["run", "--select", "orders", "--vars", "v: 7"])
         said = operate("arctic_savepoint", f"{{model: orders, name: good, version: {version}}}")
         assert f"savepoint good at version {version}" in said
         assert f"savepoint good: version {version}" in operate("arctic_status", "{model: orders}")

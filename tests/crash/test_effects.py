@@ -88,10 +88,12 @@ class Lost:
 
 QUICK = ("first_run", "unmerged_changes", "aggregate_state", "base_rewrite", "ingestion")
 """Scenarios that have the effects of most runs."""
+QUICKEST = ("first_run", "ingestion")
+"""Those of them whose answers get lost in every run of the tests."""
 
 
 @pytest.mark.parametrize(
-    "key", [pytest.param(key, marks=[] if key in QUICK else [pytest.mark.slow]) for key in SCENARIOS]
+    "key", [pytest.param(key, marks=[] if key in QUICKEST else [pytest.mark.slow]) for key in SCENARIOS]
 )
 def test_answers_that_get_lost_one_after_the_other_lose_and_repeat_nothing(cases: Cases, key: str) -> None:
     """Where a lost answer spares the effects after it, these lose theirs another time, from the start."""

@@ -70,6 +70,7 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
     assert lake.broken(source.tables[0].model(("id",))) == []
 
 
+@pytest.mark.slow
 def test_postgresql_says_where_a_default_differs_from_row_to_row(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:

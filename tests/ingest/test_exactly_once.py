@@ -362,7 +362,8 @@ def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: 
         assert lake.broken(table.model(key)) == []
 
 
-@ONE_IS_SLOW
+@pytest.mark.slow
+@BOTH
 def test_small_batches_are_ingested_as_exactly_as_large_ones(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
@@ -372,7 +373,8 @@ def test_small_batches_are_ingested_as_exactly_as_large_ones(
     is_equal(lake, database)
 
 
-@ONE_IS_SLOW
+@pytest.mark.slow
+@BOTH
 def test_changes_of_rows_without_a_key_are_dead_letters_until_the_table_is_read_again(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:

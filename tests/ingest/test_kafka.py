@@ -290,6 +290,7 @@ def canal(table: str, kind: str, rows: list[dict[str, str]] | None, **types: str
     return table, json.dumps({**event, "pkNames": rows and ["id"], "isDdl": rows is None})
 
 
+@pytest.mark.slow
 def test_columns_that_partitions_change_at_different_times_are_followed(
     lake: Warehouse, kafka: KafkaServer, topic: str
 ) -> None:

@@ -96,7 +96,7 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
     source.sql("update {at}.b set n = 1 where id = 1000")
     loads = []
     with changes(source, 1):
-        for more in (0, 1, 3):
+        for more in (0, 2):
             loads.append(loaded(source, ["b"], position, more))
             source.sql("insert into {at}.b (id, n) values (2000, 1)", "delete from {at}.b where id = 2000")
     assert sum(of.count for of in loads[0][1].batches) > 1

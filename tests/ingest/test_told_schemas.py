@@ -99,6 +99,7 @@ def test_columns_that_come_in_the_middle_of_a_batch_are_those_of_the_events_afte
     assert {(int(of[0]), of[1]) for of in orders(lake, "id", "note")} == {(1, "n"), (2, None), (3, "m")}
 
 
+@pytest.mark.slow
 def test_messages_without_rows_are_no_error_before_there_is_a_table(lake: Warehouse, tmp_path: Path) -> None:
     log = Noted()
     (tmp_path / "1.json").write_text(f"{canal('CREATE')}\n{canal('TRUNCATE')}\nno event")

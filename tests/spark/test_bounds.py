@@ -34,12 +34,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
         datetime.datetime(2024, 10, 27, 1, 30, tzinfo=UTC),
     ),
 }
-WRITTEN = ("list", "range")
 PRUNING = PruningThresholds()
 LARGE = PRUNING.scanned_table_rows * 10
 
 
-@pytest.fixture(params=WRITTEN)
+@pytest.fixture(params=["list", pytest.param("range", marks=pytest.mark.slow)])
 def few(request: pytest.FixtureRequest) -> int:
     """A number of rows for which values are listed, or their ends are told."""
     return PRUNING.in_list_values + (request.param != "list")

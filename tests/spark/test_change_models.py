@@ -89,7 +89,7 @@ def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Eve
     [
         ("replace", "on_read", 1),
         ("update", "on_write", 2),
-        ("ignore", "on_read", 3),
+        pytest.param("ignore", "on_read", 3, marks=pytest.mark.slow),
         pytest.param("replace", "on_write", 4, marks=pytest.mark.slow),
         pytest.param("update", "on_read", 5, marks=pytest.mark.slow),
         pytest.param("ignore", "on_write", 6, marks=pytest.mark.slow),
@@ -447,6 +447,7 @@ def test_a_late_event_never_overwrites_a_newer_row_in_any_time_zone(
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_rows_declared_as_of_a_moment_are_so_in_any_time_zone(
     lake: Warehouse, in_zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

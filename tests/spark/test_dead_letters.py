@@ -122,6 +122,7 @@ def next_lease(ledger: Table) -> Held | None:
     return newest_lease(ledger)[1]
 
 
+@pytest.mark.slow
 def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lake: Warehouse) -> None:
     source = orders(lake)
     log = [
@@ -198,6 +199,7 @@ def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Wareh
     assert sorted(map(tuple, changes)) == [(1, "b"), (1, "old"), (2, "old"), (3, "c")]
 
 
+@pytest.mark.slow
 def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Warehouse) -> None:
     source = orders(lake)
     log = [
@@ -216,6 +218,7 @@ def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Wareh
     assert lake.spark.table(str(other.ledger)).count() == 0
 
 
+@pytest.mark.slow
 def test_a_dead_letter_table_of_an_earlier_version_goes_on(lake: Warehouse) -> None:
     """What it has can't be put in order, and is not applied; what comes later is."""
     source = orders(lake)

@@ -209,6 +209,7 @@ def listed_texts(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
+@pytest.mark.slow
 def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake: Warehouse) -> None:
     model = lake.model("m", "select id, region, v from {changes(s)}", input="changes", **CONFIG)
     lake.append("s", [(1, "eu", 1)], COLUMNS)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
 LANDED = "id int, city string"
+SLOW = pytest.mark.slow
 Fault = Callable[[Computation], Computed]
 
 
@@ -81,11 +82,13 @@ def given_up(lake: Warehouse, model: Model) -> str | None:
 @pytest.mark.parametrize(
     ("fault", "reason", "because"),
     [
-        (raising(KeyError("lake.dwd.gone")), "INCREMENT_FAILED", "KeyError: 'lake.dwd.gone'"),
+        pytest.param(raising(KeyError("lake.dwd.gone")), "INCREMENT_FAILED", "KeyError: 'lake.dwd.gone'", marks=SLOW),
         (raising(NotMaintained("UNSUPPORTED", "it is not the same")), "UNSUPPORTED", "it is not the same"),
-        (lambda it: it.spark.sql("select nothing").collect(), "INCREMENT_FAILED", "[UNRESOLVED_COLUMN"),
+        pytest.param(
+            lambda it: it.spark.sql("select nothing").collect(), "INCREMENT_FAILED", "[UNRESOLVED_COLUMN", marks=SLOW
+        ),
         (in_a_task("cast(cast(city || 'x' as int) as string)"), "INCREMENT_FAILED", "[CAST_INVALID_INPUT]"),
-        (in_a_task("cast(1 / (n - n) as string)"), "INCREMENT_FAILED", "[DIVIDE_BY_ZERO]"),
+        pytest.param(in_a_task("cast(1 / (n - n) as string)"), "INCREMENT_FAILED", "[DIVIDE_BY_ZERO]", marks=SLOW),
     ],
     ids=["planner", "refusal", "analysis", "cast", "arithmetic"],
 )  # fmt: skip

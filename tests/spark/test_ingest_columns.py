@@ -52,7 +52,12 @@ def rows(lake: Warehouse, *names: str) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("keyed", "changes"),
-    [(True, "safe"), (True, "evolve"), (False, "safe"), pytest.param(False, "evolve", marks=pytest.mark.slow)],
+    [
+        (True, "safe"),
+        pytest.param(True, "evolve", marks=pytest.mark.slow),
+        (False, "safe"),
+        pytest.param(False, "evolve", marks=pytest.mark.slow),
+    ],
 )
 def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehouse, changes: str, keyed: bool) -> None:
     """A process that dies at any effect of that is followed by one that does the rest."""

@@ -99,40 +99,36 @@ MISFITS: tuple[tuple[str, Encoding, Any], ...] = (
 )
 
 
-def decoded(spark: SparkSession, columns: list[tuple[SourceColumn, Any]]) -> list[Any]:
-    """Rows of one column each, every event alone, as a column of texts may differ in type."""
+def decoded(spark: SparkSession, *columns: tuple[SourceColumn, Any]) -> tuple[str | None, list[Any]]:
+    """What is wrong with an event that has these columns beside its key, and their values."""
     form = replace(DEBEZIUM, zone="Asia/Tokyo")
-    found = []
-    kinds = f"{PAYLOAD} string, {ORIGIN} string, {ARRIVAL} bigint"
-    for column, written in columns:
-        text = json.dumps({"op": "c", "after": {"id": 1, "v": written}})
-        events = spark.createDataFrame([(text, None, 0)], kinds)
-        schema = SourceSchema((SourceColumn("id", "int"), column), ("id",))
-        found.append(decode(events, form, schema).select(F.col("v").alias("v"), REASON))
-    return [rows.collect()[0] for rows in found]
+    named = [replace(column, name=f"v{place}") for place, (column, _) in enumerate(columns)]
+    image = {column.name: written for column, (_, written) in zip(named, columns, strict=True)}
+    text = json.dumps({"op": "c", "after": {"id": 1, **image}})
+    events = spark.createDataFrame([(text, None, 0)], f"{PAYLOAD} string, {ORIGIN} string, {ARRIVAL} bigint")
+    schema = SourceSchema((SourceColumn("id", "int"), *named), ("id",))
+    (row,) = decode(events, form, schema).select(REASON, *[F.col(column.name) for column in named]).collect()
+    return row[0], list(row[1:])
 
 
 def test_values_are_those_that_the_source_has(spark: SparkSession) -> None:
-    rows = decoded(spark, [(column, written) for column, written, _ in CASES])
-    for (column, written, expected), row in zip(CASES, rows, strict=True):
-        assert row[REASON] is None, (column, written, row)
-        value = bytes(row.v) if isinstance(row.v, bytearray) else row.v
+    reason, values = decoded(spark, *[(column, written) for column, written, _ in CASES])
+    assert reason is None
+    for (column, written, expected), found in zip(CASES, values, strict=True):
+        value = bytes(found) if isinstance(found, bytearray) else found
         assert value == expected or (value != value and expected != expected), (column, written, value)
 
 
 def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
     options = {"labels": LABELS}
-    columns = [
-        (SourceColumn("v", kind, encoding, **(options if encoding in ("enum_index", "set_bits") else {})), written)
-        for kind, encoding, written in MISFITS
-    ]
-    rows = decoded(spark, columns)
-    for (kind, encoding, written), row in zip(MISFITS, rows, strict=True):
+    for kind, encoding, written in MISFITS:
+        column = SourceColumn("v", kind, encoding, **(options if encoding in ("enum_index", "set_bits") else {}))
+        reason, values = decoded(spark, (column, written))
         of = ", of the years 1 to 9999" if encoding == "epoch_days" else ""
-        assert row[REASON] == f"column v: the value does not fit {kind}{of}", (kind, encoding, written, row)
-        assert row.v is None
+        assert reason == f"column v0: the value does not fit {kind}{of}", (kind, encoding, written)
+        assert values == [None]
 
 
 def test_nulls_are_nulls_in_every_encoding(spark: SparkSession) -> None:
-    rows = decoded(spark, [(column, None) for column in dict.fromkeys(column for column, _, _ in CASES)])
-    assert [(row[REASON], row.v) for row in rows] == [(None, None)] * len(rows)
+    columns = list(dict.fromkeys(column for column, _, _ in CASES))
+    assert decoded(spark, *[(column, None) for column in columns]) == (None, [None] * len(columns))

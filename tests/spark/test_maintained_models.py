@@ -66,6 +66,9 @@ QUERIES: dict[str, tuple[str | list[str], str]] = {
     "through a view": ("id", "select v.id, v.name, v.amount from {named} v where v.amount is not null"),
 }
 
+TELLING = ("join", "groups", "ranks", "full join", "rollup", "through a view")
+"""Queries of all kinds of maintenance, which every run of the tests follows."""
+
 MORE: dict[str, tuple[str | list[str], str]] = {
     "cube by affected keys": (
         ["level", "city", "state"],
@@ -205,11 +208,11 @@ def sized(request: pytest.FixtureRequest, lake: Warehouse) -> Warehouse:
     return lake.under(**SIZES[request.param])
 
 
-@pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [1, pytest.param(12, marks=pytest.mark.slow)])
 def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: Warehouse, batches: int) -> None:
     """Verified after every fourth batch and the last: what one batch leaves wrong stays wrong in the next ones."""
     lake = sized
-    queries = QUERIES if batches < 12 else {**QUERIES, **MORE}
+    queries = {told: QUERIES[told] for told in TELLING} if batches < 12 else {**QUERIES, **MORE}
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed of the batches: {seed}")
     shop = Shop(lake, random.Random(seed))
@@ -222,7 +225,7 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
     for model in models:
         assert lake.run(model).mode == "create"
     for turn in range(batches):
-        shop.batch(shop.random.choice([1, 4, 12]), commits=1 + turn % 2)
+        shop.batch(shop.random.choice([1, 4, 12]), commits=2 - turn % 2)
         for told, model in zip(queries, models, strict=True):
             assert lake.run(model).mode in ("incremental", "unchanged"), told
             assert lake.run(model).mode == "unchanged", told
@@ -234,7 +237,7 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
     ("told", "most"),
     [
         pytest.param("joined to itself", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
-        ("sums of a join", -1),
+        pytest.param("sums of a join", -1, marks=pytest.mark.slow),
         pytest.param("joined to itself", -1, marks=pytest.mark.slow),
         pytest.param("sums of a join", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
     ],
@@ -512,7 +515,12 @@ GROUPS = "select place, sum(v) as total from {facts} group by place"
 
 @pytest.mark.parametrize(
     ("shown", "changed", "is_followed"),
-    [("", 8, True), ("", 15, False), (" having sum(v) > 28", 15, True), (" having sum(v) > 20", 15, False)],
+    [
+        ("", 8, True),
+        ("", 15, False),
+        pytest.param(" having sum(v) > 28", 15, True, marks=pytest.mark.slow),
+        pytest.param(" having sum(v) > 20", 15, False, marks=pytest.mark.slow),
+    ],
     ids=["few", "most", "few of those that are shown", "most of those that are shown"],
 )
 def test_everything_is_computed_where_most_of_a_large_table_may_differ(

@@ -38,7 +38,7 @@ def built(lake: Warehouse, merge: str) -> tuple[Model, Model]:
     ("merge", "damage"),
     [
         ("on_write", "rows twice"),
-        ("on_read", "rows that are gone"),
+        pytest.param("on_read", "rows that are gone", marks=pytest.mark.slow),
         pytest.param("on_read", "rows twice", marks=pytest.mark.slow),
         pytest.param("on_write", "rows that are others", marks=pytest.mark.slow),
     ],

@@ -44,7 +44,7 @@ def rest(
     return Warehouse(ours, reader, spark, "dwd")
 
 
-@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest: Warehouse, merge: str) -> None:
     model = rest.model("orders", "select id, customer, amount from {landed}", primary_key="id", merge=merge)
     per = rest.model("per", "select customer, sum(amount) as n from {orders} group by customer", primary_key="customer")

@@ -79,6 +79,7 @@ def test_a_query_is_followed_again_from_what_it_had_read(lake: Warehouse) -> Non
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_a_version_with_other_columns_is_restored_as_the_table_is_now(lake: Warehouse) -> None:
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
     narrow = lake.model("m", "select * from {s}", primary_key="id")
@@ -93,6 +94,7 @@ def test_a_version_with_other_columns_is_restored_as_the_table_is_now(lake: Ware
     assert lake.broken(wide) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_comes_first_is_restored_as_well(lake: Warehouse) -> None:
     model = events_model(lake)
     lake.append("events", [(1, "a", 1, "c")], EVENTS)
@@ -119,7 +121,8 @@ def test_a_version_that_is_not_kept_is_named(lake: Warehouse) -> None:
         restore(lake.session_of(model), 5)
 
 
-@pytest.mark.parametrize("kind", ["date", pytest.param("timestamp_ntz", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["date", "timestamp_ntz"])
 def test_tables_ordered_by_days_or_by_clocks_are_restored_and_declared(lake: Warehouse, kind: str) -> None:
     sql = f"select id, v, cast(v as {kind}) as at from {{changes(events)}}"
     model = lake.model("m", sql, primary_key="id", input="changes", sequence_by="at")

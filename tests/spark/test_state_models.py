@@ -18,9 +18,6 @@ from tests.spark.warehouse import Warehouse, refuse
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
-both_merges = pytest.mark.parametrize("merge", ["on_write", "on_read"])
-mostly_on_write = pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
-mostly_on_read = pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 mostly_on_write = pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 mostly_on_read = pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 COLUMNS = "id bigint, region string, v string"
@@ -30,7 +27,7 @@ def values(rows: str, columns: str) -> str:
     return f"select * from values {rows} as t({columns})"
 
 
-@both_merges
+@mostly_on_write
 def test_every_run_makes_the_table_its_query(lake: Warehouse, merge: str) -> None:
     model = lake.model(
         "m", "select id, region, v from {s}", primary_key="id", partition_by=["region"], merge=merge, nodes=2
@@ -352,7 +349,7 @@ def test_an_upstream_model_is_read_through_views_and_its_changes_start_the_next_
     assert lake.broken(counts) == []
 
 
-@pytest.mark.parametrize("most", [IncrementalThresholds().single_task_rows, 0])
+@pytest.mark.parametrize("most", [IncrementalThresholds().single_task_rows, pytest.param(0, marks=pytest.mark.slow)])
 def test_few_rows_are_compared_and_merged_without_moving_them(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int
 ) -> None:

@@ -31,8 +31,8 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 _CLAUSE = re.compile(r"\b(from|where|group|having|order|limit|union|window)\b", re.IGNORECASE)
 
 
-PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))]
-"""Queries that are more than a select list cost the most: one of three is run each time, all by the slow tests."""
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 5))]
+"""One of five texts is run each time, all by the slow tests."""
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,13 @@ def examples(texts: Texts) -> list[Text]:
     return [_as_list(query) for query in dict.fromkeys(_examples(texts))]
 
 
+@pytest.mark.parametrize("part", PARTS)
 def test_lists_in_examples_of_functions_are_read_as_spark_reads_them(
-    texts: Texts, examples: list[Text], record_property: Record
+    part: int, texts: Texts, examples: list[Text], record_property: Record
 ) -> None:
     lists = [example for example in examples if example.rest is not None]
     assert len(lists) > 800
-    _compare(texts, lists, "examples of functions", record_property)
+    _compare(texts, lists[part::5], "examples of functions", record_property)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -55,19 +56,22 @@ def test_queries_in_examples_of_functions_are_read_as_spark_reads_them(
 ) -> None:
     others = [example for example in examples if example.rest is None]
     assert len(others) > 200
-    _compare(texts, others[part::3], "queries in examples of functions", record_property)
+    _compare(texts, others[part::5], "queries in examples of functions", record_property)
 
 
-def test_expressions_of_all_kinds_are_read_as_spark_reads_them(texts: Texts, record_property: Record) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_expressions_of_all_kinds_are_read_as_spark_reads_them(
+    part: int, texts: Texts, record_property: Record
+) -> None:
     compared = [Text(f"{one} as x", "from t") for one in (*EXPRESSIONS, *CALLS)]
     compared += [Text(f"cast(null as {kind}), cast(cast(null as {kind}) as {kind}) is null as y", "") for kind in TYPES]
-    tally = _compare(texts, compared, "expressions and types", record_property)
+    tally = _compare(texts, compared[part::5], "expressions and types", record_property)
     assert not tally.not_run
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_queries_of_all_kinds_are_read_as_spark_reads_them(part: int, texts: Texts, record_property: Record) -> None:
-    tally = _compare(texts, as_texts(QUERIES[part::3]), "queries", record_property)
+    tally = _compare(texts, as_texts(QUERIES[part::5]), "queries", record_property)
     assert not tally.not_run
 
 

@@ -132,7 +132,8 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         # The run that makes totals computes everything, which tells nothing of what following changes takes.
         last = last_run(state.changes)
         assert (last is not None and last.estimated is not None) == (seed > 1)
-        assert lake.broken(model) == []
+    # Totals that one batch leaves wrong stay so in the next ones.
+    assert lake.broken(model) == []
 
 
 @pytest.mark.slow
@@ -151,6 +152,7 @@ def test_more_groups_than_the_driver_takes(lake: Warehouse) -> None:
         lake = lake.under(incremental={"state_groups": 1})
 
 
+@pytest.mark.slow
 def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,13 +77,22 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
     assert plan.trim is not None
     assert told(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
     assert lake.rows(model) == sorted(rows.items(), key=repr)
-    exact(lake, model)
     assert plan_expiry(later(lake, model), []).trim is None
     assert lake.run(state, refuse).mode == "unchanged"
     put(lake, model, rows | {1: 50, 9: 9})
     for reader in (state, events):
         assert lake.run(reader).mode == "incremental"
     exact(lake, model, state, events)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_a_base_is_made_anew_of_what_is_left(lake: Warehouse, merge: str) -> None:
+    model = lake.model("m", SQL, merge=merge, **CONFIG)
+    rows = moved(lake, model)
+    compact(lake.session_of(model), "major")
+    expired(lake, model)
+    put(lake, model, rows | {1: 50, 9: 9})
     lake.spark.sql(f"drop table {lake.sql_name('m' if merge == 'on_write' else 'm__base')}")
     lake.run(model)
     assert lake.rows(model) == sorted((rows | {1: 50, 9: 9}).items(), key=repr)

@@ -87,7 +87,7 @@ def test_what_can_not_be_checked_is_said(lake: Warehouse) -> None:
     assert [text.split(": ")[0] for text in lake.left_out(unstable)] == ["the query gives the table"]
 
 
-@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+@pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     model = built(lake, merge)
     reader = lake.model("down", "select count(*) as n from {m}", primary_key=[])

@@ -21,6 +21,7 @@ class PlainLiterals:
         }
 
 
+@pytest.mark.slow
 class TestAliases(PlainLiterals, BaseAliases):
     pass
 

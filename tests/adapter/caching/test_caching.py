@@ -16,6 +16,7 @@ class TestCachingLowercaseModel(BaseCachingLowercaseModel):
     pass
 
 
+@pytest.mark.slow
 class TestCachingUppercaseModel(BaseCachingUppercaseModel):
     pass
 

@@ -68,6 +68,7 @@ class TestConstraintsRollback(Rollback, BaseConstraintsRollback):
     pass
 
 
+@pytest.mark.slow
 class TestIncrementalConstraintsRollback(Rollback, BaseIncrementalConstraintsRollback):
     pass
 
@@ -97,6 +98,7 @@ class TestIncrementalContractSqlHeader(SqlHeader, BaseIncrementalContractSqlHead
     kind = "incremental"
 
 
+@pytest.mark.slow
 class TestIncrementalForeignKeyConstraint(BaseIncrementalForeignKeyConstraint):
     @pytest.fixture(scope="class")
     def macros(self) -> dict[str, str]:

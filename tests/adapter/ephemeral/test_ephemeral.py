@@ -13,6 +13,7 @@ from dbt.tests.adapter.ephemeral.test_ephemeral import (
 from dbt.tests.util import check_relations_equal, run_dbt
 
 
+@pytest.mark.slow
 class TestEphemeralMulti(BaseEphemeralMulti):
     def test_ephemeral_multi(self, project: Any) -> None:
         """Without the comparison of a `create view` with the one that Postgres gets."""

@@ -18,6 +18,7 @@ class TestIncrementalOnSchemaChange(BaseIncrementalOnSchemaChange):
     pass
 
 
+@pytest.mark.slow
 class TestMergeExcludeColumns(BaseMergeExcludeColumns):
     pass
 

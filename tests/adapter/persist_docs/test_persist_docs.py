@@ -37,5 +37,6 @@ class TestPersistDocsQuotedDescriptionNotAppliedOnMismatch(BasePersistDocsQuoted
     pass
 
 
+@pytest.mark.slow
 class TestPersistDocsCommentOnQuotedColumn(BasePersistDocsCommentOnQuotedColumn):
     pass

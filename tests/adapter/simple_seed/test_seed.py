@@ -80,6 +80,7 @@ class TestSeedParsing(BaseSeedParsing):
     pass
 
 
+@pytest.mark.slow
 class TestSeedSpecificFormats(BaseSeedSpecificFormats):
     @pytest.fixture(scope="class")
     def test_data_dir(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -101,6 +102,7 @@ class TestEmptySeed(BaseTestEmptySeed):
     pass
 
 
+@pytest.mark.slow
 class TestSeedColumnOverride(BaseSimpleSeedColumnOverride):
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -35,6 +35,7 @@ class TestUnitTestReservedWord(BaseUnitTestQuotedReservedWordColumnNames):
         }
 
 
+@pytest.mark.slow
 class TestUnitTestingTypes(BaseUnitTestingTypes):
     @pytest.fixture
     def data_types(self) -> list[list[str]]:

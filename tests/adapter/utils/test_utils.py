@@ -154,6 +154,7 @@ class TestGetPowersOfTwo(BaseGetPowersOfTwo):
     pass
 
 
+@pytest.mark.slow
 class TestHash(BaseHash):
     pass
 
@@ -202,6 +203,7 @@ class TestRight(BaseRight):
     pass
 
 
+@pytest.mark.slow
 class TestSafeCast(BaseSafeCast):
     pass
 
@@ -210,6 +212,7 @@ class TestCalculateFreshnessMethod(BaseCalculateFreshnessMethod):
     pass
 
 
+@pytest.mark.slow
 class TestSplitPart(BaseSplitPart):
     pass
 
@@ -244,10 +247,12 @@ class TestTypeBoolean(BaseTypeBoolean):
     pass
 
 
+@pytest.mark.slow
 class TestTypeFloat(BaseTypeFloat):
     pass
 
 
+@pytest.mark.slow
 class TestTypeInt(BaseTypeInt):
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, Any]:
