@@ -148,7 +148,8 @@ class LiveWarehouse:
         found = {of.table: of for of in overviews(shown)}
         changed = [of for table, of in found.items() if self._tables.get(table) != of]
         self._tables = found
-        self._state = replace(self._state, looked_at=now)
+        with self._lock:
+            self._state = replace(self._state, looked_at=now)
         for of in changed:
             self.events.add("table", of)
         return moved
