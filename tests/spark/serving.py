@@ -131,7 +131,7 @@ def jobs_of(one: Running, name: str) -> object:
     return [(job.name, job.state, job.error) for job in jobs if name in {table.name for table in job.tables}][:5]
 
 
-def until(holds: Callable[[], object], seconds: float = 60, told: Callable[[], object] = lambda: "") -> None:
+def until(holds: Callable[[], object], seconds: float = 180, told: Callable[[], object] = lambda: "") -> None:
     """Waits until something holds; where it does not come to, `told` says how it is."""
     end = time.monotonic() + seconds
     while not holds():

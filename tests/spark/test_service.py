@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LANDED = "id int, city string"
+PATIENT = {**OFTEN["service"], "lease_seconds": 30}
+"""A service that is busy for some seconds keeps its lease."""
 
 
 Start = Callable[..., Running]
@@ -40,7 +42,7 @@ def start(lake: Warehouse) -> Iterator[Start]:
     begun: list[Running] = []
 
     def starts(*models: Model) -> Running:
-        begun.append(running(Project(lake.under(**OFTEN), models)))
+        begun.append(running(Project(lake.under(**{**OFTEN, "service": PATIENT}), models)))
         return begun[-1]
 
     yield starts
