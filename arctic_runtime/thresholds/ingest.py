@@ -109,6 +109,9 @@ class TransportThresholds:
     answer_seconds: float = 10.0
     """The longest wait for an answer of Kafka to a question for offsets."""
 
+    answer_pause_seconds: float = 0.1
+    """Pause before Kafka is asked again for a partition whose leader changes."""
+
     file_log_snapshots: int = 100
     """Snapshots of a file log, one for each batch, from which on it is rewritten."""
 

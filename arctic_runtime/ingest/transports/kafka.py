@@ -92,7 +92,7 @@ class Kafka:
         self._limits = limits
         self._skips_lost = skips_lost
         self._topics = tuple(dict.fromkeys(table.topic for table in tables))
-        self._source = KafkaOffsets(connection, limits.answer_seconds)
+        self._source = KafkaOffsets(connection, limits)
         self._closed = threading.Event()
         self._position: Offsets = {}
         self._schemas: dict[str, SourceSchema] = {}

@@ -9,10 +9,7 @@ from typing import Any
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import Kept, Partition
-
-_PAUSE = 0.1
-"""Seconds between two questions while a partition's leader changes."""
-
+from arctic_runtime.thresholds import TransportThresholds
 
 _NO_LEADER_YET = 5
 """Kafka's code of LEADER_NOT_AVAILABLE: the topic is being made."""
@@ -29,14 +26,14 @@ class _LeaderMoved(Exception):
 class KafkaOffsets:
     """Asks Kafka for the partitions of topics and their offsets, of events whose transactions are committed."""
 
-    def __init__(self, connection: KafkaConnection, seconds: float) -> None:
+    def __init__(self, connection: KafkaConnection, limits: TransportThresholds) -> None:
         try:
             from confluent_kafka.admin import AdminClient
         except ImportError as error:
             raise ConfigError("Reading from Kafka needs its client: pip install 'dbt-arctic[kafka]'") from error
 
         self._where = connection.servers
-        self._seconds = seconds
+        self._seconds, self._pause = limits.answer_seconds, limits.answer_pause_seconds
         self._errors: list[str] = []
         settings: dict[str, Any] = {**connection.client_options(), "error_cb": self._note, "log_level": 0}
         try:
@@ -53,7 +50,7 @@ class KafkaOffsets:
             except _LeaderMoved as moved:
                 if time.monotonic() > end:
                     raise moved.error from moved
-                time.sleep(_PAUSE)
+                time.sleep(self._pause)
 
     def _kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
         from confluent_kafka import TopicPartition

@@ -15,6 +15,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.kafka_client import KafkaOffsets
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import Kept
+from arctic_runtime.thresholds import TransportThresholds
 
 
 class Broker:
@@ -55,7 +56,9 @@ def client(
             yield last
 
     monkeypatch.setattr(kafka_admin, "AdminClient", lambda _: Broker(all_answers(), list(of_topics)))
-    return KafkaOffsets(KafkaConnection("127.0.0.1:9092"), seconds)
+    return KafkaOffsets(
+        KafkaConnection("127.0.0.1:9092"), TransportThresholds(answer_seconds=seconds, answer_pause_seconds=0.01)
+    )
 
 
 MOVING = [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART]
