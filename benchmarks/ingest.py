@@ -126,7 +126,8 @@ def _thrown_away(bench: Lake, connection: dict[str, Any]) -> float:
 def _published(bench: Lake, connection: dict[str, Any]) -> float:
     """Events a second, from the first batch on, until all tables have them."""
     done: list[tuple[float, int]] = []
-    _ingest(bench, "postgresql", connection, {}, lambda report: done.append((time.perf_counter(), report.count)))
+    source = postgresql_source(connection)
+    ingest(bench, source, lambda report: done.append((time.perf_counter(), report.count)))
     return _rate(done)
 
 

@@ -16,18 +16,18 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.statement import name as quoted
+from benchmarks import memory
 from benchmarks.ingest import DDL, postgresql_source, values
 from benchmarks.lake import Lake, lake
 from benchmarks.measure import Measurement
-from benchmarks.memory import resident_bytes
 
-MUST_LATENCY, MUST_MEMORY = 6.0, 1.1
+MUST_LATENCY = 6.0
 RATE = 500
 WARM_UP_SECONDS = 40
 """How long the load lasts before rows count: the first batches of a stream wait for Java to compile their code."""
 
-FIRST_LOOK_MINUTES, LEAST_MINUTES = 2.0, 10.0
-"""When memory is first looked at, and how long a run has to be for a comparison."""
+FIRST_LOOK_MINUTES = 2.0
+"""When memory is first looked at."""
 
 _LOADED_ROWS = 100_000
 _SCRIPT = """\\set id random(1, 200000)
@@ -53,9 +53,10 @@ def measure(minutes: float) -> list[Measurement]:
             with _ingested(bench, source):
                 _load(server, WARM_UP_SECONDS)
                 began = time.time()
-                with _memory(minutes) as looks:
+                with memory.watched(minutes) as looks:
                     _load(server, minutes * 60)
-            return [_latency(bench, source.tables[0].table, began), *_growth(looks, minutes)]
+            grown = memory.growth("ingest_memory", looks, minutes, FIRST_LOOK_MINUTES)
+            return [_latency(bench, source.tables[0].table, began), *grown]
     finally:
         server.remove()
 
@@ -97,35 +98,6 @@ def _wait(event: threading.Event, running: Future[None]) -> None:
         if running.done():
             running.result()
             raise RuntimeError("ingestion ended before everything was loaded")
-
-
-@contextmanager
-def _memory(minutes: float) -> Iterator[dict[float, int]]:
-    """Bytes that are held after so many minutes, once each minute."""
-    looks: dict[float, int] = {}
-    ended = threading.Event()
-    began = time.monotonic()
-
-    def look() -> None:
-        while not ended.wait(max(0.0, 60 * (len(looks) + 1) - (time.monotonic() - began))):
-            looks[len(looks) + 1.0] = resident_bytes()
-
-    watching = threading.Thread(target=look, daemon=True)
-    watching.start()
-    yield looks
-    ended.set()
-    watching.join()
-    looks[minutes] = resident_bytes()
-
-
-def _growth(looks: dict[float, int], minutes: float) -> list[Measurement]:
-    shown = {f"{at:g} min": round(held / 2**20) for at, held in looks.items()}
-    print(f"  memory in MB: {shown}", flush=True)
-    if minutes < LEAST_MINUTES:
-        return []
-    ratio = looks[minutes] / looks[FIRST_LOOK_MINUTES]
-    name = f"ingest_memory: after {minutes:g} minutes / after {FIRST_LOOK_MINUTES:g}"
-    return [Measurement(name, ratio, "x", MUST_MEMORY, False, {"megabytes": shown})]
 
 
 def _latency(bench: Lake, table: TableName, began: float) -> Measurement:

@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from arctic_runtime.catalog.service_table import ServiceTable
-from arctic_runtime.service.service import Service
-from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.spark.engine.session_pool import pool_of
 from arctic_runtime.spark.engine.statement import name as quoted
 from benchmarks.measure import Measurement
+from benchmarks.served import ModelText, ServedProject, project_in, served, write_project
 
 EVENTS_A_SECOND, CUSTOMERS, WARM_UP_SECONDS = 200, 1000, 60
 MOST_SECONDS, LEAST_RATIO = 12.0, 3.0
 SOURCES = "sources: [{name: raw, schema: ods, tables: [{name: events}, {name: customers}]}]"
-MODELS = {
-    "orders": ("id", "select id, batch, customer, amount, kind from {{ source('raw', 'events') }}"),
-    "customers": ("customer", "select customer, city from {{ source('raw', 'customers') }}"),
+MODELS: Mapping[str, ModelText] = {
+    "orders": ({"primary_key": "id"}, "select id, batch, customer, amount, kind from {{ source('raw', 'events') }}"),
+    "customers": ({"primary_key": "customer"}, "select customer, city from {{ source('raw', 'customers') }}"),
     "paid": (
-        "id",
+        {"primary_key": "id"},
         "select o.id, o.batch, o.amount, c.city from {{ ref('orders') }} o "
         "join {{ ref('customers') }} c on o.customer = c.customer where o.kind <> 'x'",
     ),
-    "large": ("id", "select id, batch, customer, amount from {{ ref('orders') }} where amount > 50"),
-    "by_batch": ("batch", "select batch, count(*) as n from {{ ref('paid') }} group by batch"),
-    "by_city": ("city", "select city, count(*) as n, sum(amount) as amount from {{ ref('paid') }} group by city"),
-    "by_customer": ("customer", "select customer, max(amount) as most from {{ ref('large') }} group by customer"),
+    "large": ({"primary_key": "id"}, "select id, batch, customer, amount from {{ ref('orders') }} where amount > 50"),
+    "by_batch": ({"primary_key": "batch"}, "select batch, count(*) as n from {{ ref('paid') }} group by batch"),
+    "by_city": (
+        {"primary_key": "city"},
+        "select city, count(*) as n, sum(amount) as amount from {{ ref('paid') }} group by city",
+    ),
+    "by_customer": (
+        {"primary_key": "customer"},
+        "select customer, max(amount) as most from {{ ref('large') }} group by customer",
+    ),
     "cities_of_large": (
-        "city",
+        {"primary_key": "city"},
         "select c.city, count(*) as n from {{ ref('large') }} l "
         "join {{ ref('customers') }} c on l.customer = c.customer group by c.city",
     ),
 }
-"""Model → primary key and query; the last four are the third layer."""
+"""Model → configuration and query; the last four are the third layer."""
 
 
 def measure(minutes: float) -> list[Measurement]:
     """The delay of each second's rows, from their commit to the source until the last layer shows them."""
     delays = {}
-    for way, run in (("serve", _served), ("dbt run", _run_in_a_loop)):
+    for way, run in (("serve", served), ("dbt run", _run_in_a_loop)):
         with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
-            _write_project(Path(folder))
+            write_project(Path(folder), SOURCES, MODELS)
             delays[way] = _delays(Path(folder), run, minutes * 60)
         print(f"  {way}: median {statistics.median(delays[way]):.1f} s, {len(delays[way])} commits", flush=True)
     ordered = sorted(delays["serve"])
@@ -63,25 +66,8 @@ def measure(minutes: float) -> list[Measurement]:
     ]
 
 
-def _write_project(folder: Path) -> None:
-    target = {"type": "arctic", "schema": "dws", "warehouse": "./warehouse", "threads": 4}
-    target["server_side_parameters"] = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
-    profiles = {"delay": {"target": "dev", "outputs": {"dev": target}}}
-    config = {"name": "delay", "version": "1.0", "profile": "delay"}
-    (folder / "profiles.yml").write_text(json.dumps(profiles))
-    (folder / "dbt_project.yml").write_text(json.dumps(config))
-    (folder / "models").mkdir()
-    (folder / "models" / "sources.yml").write_text(SOURCES)
-    for model, (key, sql) in MODELS.items():
-        text = f"{{{{ config(materialized='arctic', primary_key='{key}') }}}}\n{sql}"
-        (folder / "models" / f"{model}.sql").write_text(text)
-
-
-def _delays(folder: Path, run: Callable[[Any], Any], seconds: float) -> list[float]:
-    from dbt.adapters.arctic.following.loaded_project import Location
-    from dbt.adapters.arctic.following.served_project import ServedProject
-
-    project = ServedProject(Location(folder, folder), lambda _: None)
+def _delays(folder: Path, run: Callable[[ServedProject], AbstractContextManager[None]], seconds: float) -> list[float]:
+    project = project_in(folder)
     pool = pool_of(project.followed_project.loaded.profile)
     spark = pool.take()
     spark.sql("create namespace if not exists ods")
@@ -90,7 +76,7 @@ def _delays(folder: Path, run: Callable[[Any], Any], seconds: float) -> list[flo
     ).create()
     events = _events(spark, 0).writeTo("ods.events")
     events.create()
-    with run((project, folder)):
+    with run(project):
         for number in range(1, round(WARM_UP_SECONDS + seconds)):
             began = time.monotonic()
             _events(spark, number).writeTo("ods.events").append()
@@ -111,23 +97,9 @@ def _events(spark: Any, number: int) -> Any:
 
 
 @contextmanager
-def _served(of: Any) -> Iterator[None]:
-    project, _ = of
-    loaded, reader = project.followed_project.loaded, project.followed_project.refresher.reader
-    service = Service(project, reader, pool_of(loaded.profile), ServiceTable("dws", reader), ServeSettings())
-    running = threading.Thread(target=service.run)
-    running.start()
-    try:
-        yield
-    finally:
-        service.stop()
-        running.join()
-
-
-@contextmanager
-def _run_in_a_loop(of: Any) -> Iterator[None]:
+def _run_in_a_loop(project: ServedProject) -> Iterator[None]:
     """As a loop in a shell does it: a process for each run."""
-    _, folder = of
+    folder = project.followed_project.loaded.location.project_dir
     ending = threading.Event()
     dbt = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", "--quiet", "run"]
     command = [*dbt, "--project-dir", str(folder), "--profiles-dir", str(folder)]

@@ -1,0 +1,64 @@
+"""A dbt project that a service keeps fresh in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.task import Report
+from arctic_runtime.spark.engine.session_pool import pool_of
+from dbt.adapters.arctic.following.loaded_project import Location
+from dbt.adapters.arctic.following.served_project import ServedProject
+
+__all__ = ["ModelText", "ServedProject", "project_in", "served", "write_project"]
+
+ModelText = tuple[Mapping[str, Any], str]
+"""What a user writes of a model: its configuration, and its query."""
+
+
+def write_project(folder: Path, sources: str, models: Mapping[str, ModelText]) -> None:
+    """Writes a project with its sources and models, whose schema is `dws`."""
+    target = {"type": "arctic", "schema": "dws", "warehouse": "./warehouse", "threads": 4}
+    target["server_side_parameters"] = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+    profiles = {"served": {"target": "dev", "outputs": {"dev": target}}}
+    config = {"name": "served", "version": "1.0", "profile": "served"}
+    (folder / "profiles.yml").write_text(json.dumps(profiles))
+    (folder / "dbt_project.yml").write_text(json.dumps(config))
+    (folder / "models").mkdir()
+    (folder / "models" / "sources.yml").write_text(sources)
+    for model, (config, sql) in models.items():
+        declared = ", ".join(f"{key}={value!r}" for key, value in {"materialized": "arctic", **config}.items())
+        (folder / "models" / f"{model}.sql").write_text(f"{{{{ config({declared}) }}}}\n{sql}")
+
+
+def project_in(folder: Path) -> ServedProject:
+    """The project of a folder, whose Spark starts with it."""
+    return ServedProject(Location(folder, folder), lambda _: None)
+
+
+@contextmanager
+def served(project: ServedProject) -> Iterator[None]:
+    """A service follows the project for as long as this lasts; what fails is printed."""
+    loaded, reader = project.followed_project.loaded, project.followed_project.refresher.reader
+    table = ServiceTable("dws", reader)
+    told = Told(print, _print_failure)
+    service = Service(project, reader, pool_of(loaded.profile), table, ServeSettings(), told=told)
+    running = threading.Thread(target=service.run)
+    running.start()
+    try:
+        yield
+    finally:
+        service.stop()
+        running.join()
+
+
+def _print_failure(report: Report) -> None:
+    if report.error:
+        print(f"  {report.error}", flush=True)
