@@ -21,7 +21,7 @@ from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ivm.frontend.reads import reads
 from arctic_runtime.model.columns import IS_CURRENT
 from arctic_runtime.model.forgetting import Certificate, ForgetPlan, TableForgotten, TableToForget
-from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.forgetting import outdated, readers_of, tables_below
@@ -130,8 +130,9 @@ class Forgetting:
 
     def _read_beside(self, model: Model) -> frozenset[TableName]:
         """The tables that a query of change events reads as they are when it runs."""
-        read = reads(model.sql, model.table.catalog, model.table.schema)
-        return frozenset(read.tables) - {model.table}
+        catalog, schema = model.table.catalog, model.table.schema
+        events = {TableName(catalog, schema, changes_view(source)) for source in changes_read(model.sql)}
+        return frozenset(reads(model.sql, catalog, schema).tables) - events - {model.table}
 
     def _is_built(self, model: Model) -> bool:
         state = self._session(model).observe()
