@@ -167,7 +167,8 @@ STORED_NAMES: Final = (
         QUERY,
         _RUN,
         "the fingerprint of the query, as JSON, with one hash each for: the query and its views; key, contract and "
-        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules",
+        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules; and "
+        "each key that says how rows follow from events, null for a model of `input: state`",
     ),
     StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),

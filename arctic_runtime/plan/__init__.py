@@ -13,6 +13,7 @@ __all__ = [
     "cost",
     "decide",
     "event_columns",
+    "event_rules",
     "expiry",
     "fingerprint",
     "forgetting",

@@ -118,6 +118,7 @@ CONFIGURATION = (
         "`state`",
         "`state`: the query returns the rows of the table. `changes`: it returns change events",
         read=reader_of(Input),
+        effect="rows",
     ),
     ConfigKey(
         "refresh",
@@ -136,6 +137,7 @@ CONFIGURATION = (
         ),
         read=read_sequence,
         needs_changes=True,
+        effect="rows",
     ),
     ConfigKey(
         "delete_when",
@@ -144,6 +146,7 @@ CONFIGURATION = (
         "changes: the events that delete the row, as a predicate over the columns of the query",
         read=read_text,
         needs_changes=True,
+        effect="rows",
     ),
     ConfigKey(
         "truncate_when",
@@ -152,6 +155,7 @@ CONFIGURATION = (
         "changes: the events that delete all rows of the table, as a predicate over the columns of the query",
         read=read_text,
         needs_changes=True,
+        effect="rows",
     ),
     ConfigKey(
         "on_match",
@@ -160,6 +164,7 @@ CONFIGURATION = (
         ("changes, if the key exists: store the new row; store its columns that are not null; or keep the old row"),
         read=reader_of(OnMatch),
         needs_changes=True,
+        effect="rows",
     ),
     ConfigKey(
         "merge_columns",
@@ -172,6 +177,7 @@ CONFIGURATION = (
         ),
         read=read_merge_columns,
         needs_changes=True,
+        effect="rows",
     ),
     ConfigKey(
         "exclude_columns",
@@ -218,6 +224,7 @@ CONFIGURATION = (
             "[bitemporal](history.md#bitemporal-tables): it tells when it was recorded, too"
         ),
         read=read_text,
+        effect="rows",
     ),
     ConfigKey(
         "keep_deleted",
@@ -225,6 +232,7 @@ CONFIGURATION = (
         "`true`",
         ("history: whether the versions of a deleted row stay, the last one closed. `false` deletes them with the row"),
         read=read_flag,
+        effect="rows",
     ),
     ConfigKey(
         "changelog",
@@ -265,8 +273,9 @@ CONFIGURATION = (
         "`apply`, `continue`, `fail`",
         "`apply`",
         (
-            "what to do if the configured layout has changed: rewrite the base, keep the old layout, or fail. A "
-            "full refresh always rewrites. See [changed configuration](operations.md#changed-configuration)"
+            "what to do if the configured layout has changed: rewrite the base, keep the old layout, or fail; and if "
+            "keys have changed that say how rows follow from events: compute all rows again, apply the new values to "
+            "later events alone, or fail. See [changed configuration](operations.md#changed-configuration)"
         ),
         read=reader_of(OnConfigurationChange),
         is_filled_by_dbt=True,

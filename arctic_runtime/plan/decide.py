@@ -21,7 +21,8 @@ from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
-from arctic_runtime.plan.fingerprint import fingerprint, judged, what_changed
+from arctic_runtime.plan.event_rules import check_recomputable, may_continue
+from arctic_runtime.plan.fingerprint import changed_event_rules, fingerprint, judged, what_changed
 from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, increment
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
@@ -183,6 +184,11 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
         lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
         because = f"events were deleted from {', '.join(lost)}, and those that are left are read" if lost else ""
         return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows, because)
+    changed = changed_event_rules(last.query, model) if last else ()
+    if last and changed and not may_continue(model, changed):
+        check_recomputable(model, changed, last, upstreams.states)
+        whole = {name: replace(window, start=None) for name, window in windows.items()}
+        return Decision("full", "QUERY_CHANGED", whole, f"{', '.join(changed)} changed")
     if all(window.is_empty for window in windows.values()):
         return Decision("unchanged", "NOTHING_NEW", windows)
     return Decision("incremental", "CHANGES", windows)

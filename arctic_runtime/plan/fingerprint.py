@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import sqlglot
 
 from arctic_runtime.model.spark_sql import WRITTEN_VERSION
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.event_rules import changed_rules, event_rules
 from arctic_runtime.plan.increment import Upstreams
 
 RULES = 2
@@ -22,11 +24,17 @@ Raise it with each mend of a table that earlier versions left wrong: all tables 
 them. Version 1 kept one hash of everything.
 """
 
+_EVENTS = "events"
+"""The part of how rows follow from change events, with a hash for each key; null for rows that a query says."""
+
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
-    "configuration": "the model's key, contract, checks, `exclude_columns` or `on_schema_change` changed",
+    "configuration": (
+        "the model's key, contract, checks, `exclude_columns`, `keep_deleted` or `on_schema_change` changed"
+    ),
     "columns": "columns of its upstreams were renamed, made again or given other types",
     "settings": "SQL settings of the profile changed",
+    _EVENTS: "`input` changed",
     "rules": "another version of dbt-arctic made the table, and this one follows changes by other rules",
 }
 
@@ -79,12 +87,15 @@ def fingerprint(model: Model, upstreams: Upstreams) -> str:
             model.not_null,
             model.contract,
             *model.checks,
+            *(() if config.keep_deleted else ("keep_deleted: false",)),
         ),
         "columns": upstreams.moved,
         "settings": sorted(upstreams.settings.items()),
         "rules": RULES,
     }
-    return json.dumps({part: _hashed(of) for part, of in parts.items()})
+    hashes: dict[str, object] = {part: _hashed(of) for part, of in parts.items()}
+    hashes[_EVENTS] = event_rules(config) if config.input == "changes" else None
+    return json.dumps(hashes)
 
 
 def judged(model: Model, upstreams: Upstreams) -> str:
@@ -102,6 +113,15 @@ def what_changed(then: str | None, now: str) -> str:
     return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
 
 
+def changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
+    """The keys by which rows follow from events and whose value was another one; none where that is not known."""
+    parts = _parts(then)
+    if _EVENTS not in parts:
+        return ()
+    known = parts[_EVENTS]
+    return ("input",) if known is None else changed_rules(model.config, known)
+
+
 def settings_with_effect(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of SQL that may change what a query gives."""
     return {
@@ -116,7 +136,7 @@ def session_text(version: str, settings: Mapping[str, str]) -> str:
     return _hashed((version, sorted(settings_with_effect(settings).items())))
 
 
-def _parts(text: str | None) -> dict[str, str]:
+def _parts(text: str | None) -> dict[str, Any]:
     """The hashes of a fingerprint; none of one that version 1 of the rules made."""
     return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
 

@@ -15,6 +15,7 @@ from arctic_runtime.model.columns import (
     METADATA,
     OWN_PREFIX,
     RESERVED,
+    SEQUENCE,
     Column,
     SchemaChange,
     find_column,
@@ -157,6 +158,25 @@ def _widened(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
             )
         widened.append(Column(kept.name, column.type))
     return widened
+
+
+def plan_sequence(model: Model, kept: str, wanted: str) -> SchemaChange:
+    """What has to happen to `_seq`, of type `kept`, before the places of events of type `wanted` fit into it.
+
+    Raises TypeConflict where the two have no common order, as a log position and a time.
+    """
+    if model.config.input != "changes" or _fits(wanted, kept):
+        return SchemaChange()
+    if _fits(kept, wanted):
+        return SchemaChange(widen=(Column(SEQUENCE, wanted),))
+    by = model.config.sequence_by
+    raise TypeConflict(
+        f"{model.table}: the order of events has another type than in the change table.\n"
+        f"  in the table: `{SEQUENCE}` is a {kept}\n"
+        f"  in the model: {f'`sequence_by: {by}` is a {wanted}' if by else f'no `sequence_by`, so a {wanted}'}\n"
+        "  what to do: order by a column of the old type, cast it in the query, or delete the tables with "
+        f"`arctic reset {model.table.name} --yes`"
+    )
 
 
 def _advice(model: Model, column: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.columns import Column, plain_columns
+from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
 from arctic_runtime.model.properties import KEEP
 from arctic_runtime.model.run_summary import last_load
 from arctic_runtime.model.shape import Shape, shape_of
@@ -13,7 +13,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.schema import TypeConflict, plan_schema
+from arctic_runtime.plan.schema import TypeConflict, plan_schema, plan_sequence
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -34,7 +34,7 @@ def prepared(
         perform(CreateChangeTable(model.table.changes, stored, sequence_type), context)
         state = table.observe()
     assert state.changes is not None
-    steps: list[EvolveSchema | SetProperties] = [*_evolution(context, state, stored)]
+    steps: list[EvolveSchema | SetProperties] = [*_evolution(context, state, stored, sequence_type)]
     if model.config.keep == "all" and not state.changes.keeps_all:
         steps.append(SetProperties("keep.mark", model.table.changes, {KEEP: "all"}))
     for step in steps:
@@ -46,15 +46,21 @@ def prepared(
     return replace(context, state=state), shape_of(model, state, stored)
 
 
-def _evolution(context: Context, state: TableState, stored: tuple[Column, ...]) -> list[EvolveSchema]:
+def _evolution(
+    context: Context, state: TableState, stored: tuple[Column, ...], sequence_type: str
+) -> list[EvolveSchema]:
     """The steps from the tables' columns to `stored`; tables without rows whose columns can't are dropped."""
     model: Model = context.model
     assert state.changes is not None
     own = [(model.table.changes, plain_columns(state.changes.columns), True)]
     if state.base is not None:
         own.append((model.base, state.base.columns, False))
+    order = find_column(state.changes.columns, SEQUENCE)
     try:
         steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
+        if order is not None:
+            order_change = plan_sequence(model, order.type, sequence_type)
+            steps.append(EvolveSchema(model.table.changes, order_change, is_change_table=True))
     except TypeConflict:
         if not decisions.holds_nothing(model, state):
             raise

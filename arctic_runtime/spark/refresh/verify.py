@@ -14,8 +14,10 @@ from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import shape_of
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide
+from arctic_runtime.plan.fingerprint import changed_event_rules
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import beliefs, events, increments, row_versions, truncations
@@ -121,7 +123,7 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
     if table.model.ingested_from is not None:
         return f"its rows are ingested from {table.model.ingested_from}"
     if table.model.config.input == "changes":
-        return _why_not_its_events(state, upstreams, table.model.config.has_history)
+        return _why_not_its_events(table.model, state, upstreams)
     decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
@@ -130,9 +132,11 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 
-def _why_not_its_events(state: TableState, upstreams: Upstreams, has_history: bool) -> str:
+def _why_not_its_events(model: Model, state: TableState, upstreams: Upstreams) -> str:
     """Why a table is something else than what its events say, where it was not computed anew since."""
     last = last_run(state.changes) or RunSummary()
+    if changed := changed_event_rules(last.query, model):
+        return f"{', '.join(changed)} changed since the last run; run it first"
     gone = [of for of, read in offsets_of(last).items() if not _is_kept(upstreams.states.get(of), read)]
     if gone:
         return f"the versions that were read are gone ({', '.join(gone)})"
@@ -140,7 +144,7 @@ def _why_not_its_events(state: TableState, upstreams: Upstreams, has_history: bo
     if declared.places:
         return f"rows were declared: {declared.describe()}"
     trimmed = [of for of, source in upstreams.states.items() if source and source.trimmed]
-    if trimmed and has_history:
+    if trimmed and model.config.has_history:
         return f"events that it has read may have been deleted from {', '.join(trimmed)}"
     return "" if last.restored is None else f"it was restored to version {last.restored}"
 

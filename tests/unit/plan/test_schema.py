@@ -13,7 +13,7 @@ from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.model.types import array_text, struct_text
-from arctic_runtime.plan.schema import check_query, plan_schema, stored_type
+from arctic_runtime.plan.schema import check_query, plan_schema, plan_sequence, stored_type
 
 POLICIES = ("append_new_columns", "sync_all_columns", "ignore", "fail")
 ID, TS, AMOUNT = Column("id", "bigint"), Column("ts", "timestamp"), Column("amount", "decimal(10,2)")
@@ -295,3 +295,25 @@ def test_a_broken_contract_names_the_column_and_both_types(contract: tuple[Colum
     assert "enforced contract that failed" in text
     assert text.count("the contract says") == 1
     assert line in text
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "widened"),
+    [
+        ("bigint", "bigint", None),
+        ("bigint", "int", None),
+        ("int", "bigint", "bigint"),
+        ("decimal(10,0)", "decimal(20,0)", "decimal(20,0)"),
+    ],
+)
+def test_the_column_of_the_order_grows_with_the_places_of_events(kept: str, wanted: str, widened: str | None) -> None:
+    found = plan_sequence(a_model(input="changes", sequence_by="lsn"), kept, wanted)
+    assert found == SchemaChange(widen=(Column("_seq", widened),) if widened else ())
+
+
+@pytest.mark.parametrize(("sequence", "wanted"), [("at", "timestamp"), (None, "bigint")])
+def test_an_order_of_another_type_than_the_change_table_keeps_is_refused(sequence: str | None, wanted: str) -> None:
+    kept = "bigint" if sequence else "date"
+    with pytest.raises(ConfigError, match=f"`_seq` is a {kept}\n  in the model: .*`sequence_by.*a {wanted}"):
+        plan_sequence(a_model(input="changes", sequence_by=sequence), kept, wanted)
+    assert plan_sequence(a_model(), kept, wanted).is_empty
