@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
+from arctic_runtime.catalog.reader import CatalogReader, RelationInfo, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_branches
 from arctic_runtime.model.columns import Column, Names, same_name
@@ -22,10 +22,13 @@ from arctic_runtime.model.properties import (
     BRANCH_PREFIX,
     CLONE_KIND,
     COMPACTED_UNTIL,
+    CURRENT_VIEW,
+    CURRENT_VIEW_KIND,
     FORGOTTEN_KEYS_KIND,
     KEEP,
     KIND,
     MERGED,
+    MODEL_TABLE,
     PINNED_BASE,
     PINNED_HEAD,
     PINNED_MERGED,
@@ -41,6 +44,7 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
+    CurrentViewState,
     SourceState,
     TableState,
     ViewState,
@@ -73,13 +77,29 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     base = own if model.config.merge == "on_write" else _load(reader, model.table.base)
     totals = _load(reader, model.table.totals) if model.config.input == "state" else None
     log = _change_table(changes) if changes is not None and _is_kind(changes, "changes") else None
+    noted = log.properties.get(CURRENT_VIEW) if log else None
+    named = {of for of in (model.current_view, model.table.sibling(noted) if noted else None) if of is not None}
     return TableState(
         changes=log,
         base=_base(base) if base is not None and _is_kind(base, "base") else None,
         view=view,
         conflicting=_stranger(model, own, view, changes, base, totals),
         aggregate_state=_aggregate_state(totals, last_run(log)),
+        current_views=tuple(_current_views(reader, model.table, named)),
     )
+
+
+def _current_views(reader: CatalogReader, table: TableName, named: Iterable[TableName]) -> Iterator[CurrentViewState]:
+    """What stands under the names of views of a table's current versions."""
+    for name in sorted(named):
+        view = _load_view(reader, name)
+        if view is not None:
+            own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(table)}
+            is_own = all(view.properties.get(key) == value for key, value in own.items())
+            columns = tuple(Column(column.name, column.type) for column in view.columns)
+            yield CurrentViewState(name, "view", columns, is_own)
+        elif _load(reader, name) is not None:
+            yield CurrentViewState(name, "table", (), is_own=False)
 
 
 def _appended(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
@@ -116,7 +136,10 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table.changes, "changes"),
     )
     loaded = [(name, kind, _load(reader, name)) for name, kind in parts]
+    noted = [of.properties.get(CURRENT_VIEW, "") for name, _, of in loaded if of is not None and name == table.changes]
+    current = _current_views(reader, table, [table.sibling(of) for of in noted if of])
     return (
+        *(ConflictingRelation(of.name, "view") for of in current if of.is_own),
         *shown,
         *(ConflictingRelation(name, "table") for name, kind, of in loaded if of is not None and _is_kind(of, kind)),
     )
@@ -165,11 +188,8 @@ def _shown(source: SourceState, view: ViewState) -> Version:
 
 def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
     """The view under this name, and what it pins where it is one of ours."""
-    from pyiceberg.exceptions import NoSuchViewError
-
-    try:
-        info = reader.load_view(name.schema, name.name)
-    except (NoSuchViewError, NotImplementedError):
+    info = _load_view(reader, name)
+    if info is None:
         return None
     properties = info.properties
     return ViewState(
@@ -183,10 +203,15 @@ def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
 
 def view_sql(reader: CatalogReader, name: TableName) -> str | None:
     """The query of a view; None where there is no view of this name."""
+    info = _load_view(reader, name)
+    return info.sql if info is not None else None
+
+
+def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
     from pyiceberg.exceptions import NoSuchViewError
 
     try:
-        return reader.load_view(name.schema, name.name).sql
+        return reader.load_view(name.schema, name.name)
     except (NoSuchViewError, NotImplementedError):
         return None
 

@@ -12,6 +12,7 @@ CHANGES_SUFFIX = "__changes"
 BASE_SUFFIX = "__base"
 TOTALS_SUFFIX = "__totals"
 FORGET_SUFFIX = "__forget"
+CURRENT_SUFFIX = "_current"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"[%.`()$]")

@@ -64,6 +64,7 @@ LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
 RUN_AT_PREFIX: Final = "arctic.run-at."
 KEEP: Final = "arctic.keep"
+CURRENT_VIEW: Final = "arctic.current-view"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -88,6 +89,7 @@ CHANGE_TABLE_KIND: Final = "changes"
 BASE_KIND: Final = "base"
 VIEW_KIND: Final = "view"
 AGGREGATE_STATE_KIND: Final = "totals"
+CURRENT_VIEW_KIND: Final = "current"
 CLONE_KIND: Final = "clone"
 APPENDED_KIND: Final = "appended"
 FORGOTTEN_KEYS_KIND: Final = "forget"
@@ -123,12 +125,18 @@ STORED_NAMES: Final = (
             "property of a table without a key",
             "property of a table of keys that are being forgotten",
         ),
-        "`changes`, `base`, `view`, `totals` for the aggregate state, `clone` for a view that `dbt clone` made, "
+        "`changes`, `base`, `view`, `totals` for the aggregate state, `current` for a view of the current versions of "
+        "a table with history, `clone` for a view that `dbt clone` made, "
         "`forget` for a table of keys that are being forgotten, or "
         "`appended` for a table that events of a source without a primary key are appended to",
     ),
     StoredName(PRIMARY_KEY, _OWN_TABLES, "the columns of the primary key"),
-    StoredName(MODEL_TABLE, ("property of the change table",), "the name of the model's table"),
+    StoredName(MODEL_TABLE, ("property of the change table", "property of the view"), "the name of the model's table"),
+    StoredName(
+        CURRENT_VIEW,
+        ("property of the change table",),
+        "the name of the view of the current versions, written before the view is made; empty for none",
+    ),
     StoredName(
         LAYOUT,
         ("property of the base", "property of a table without a key"),
@@ -167,8 +175,8 @@ STORED_NAMES: Final = (
         QUERY,
         _RUN,
         "the fingerprint of the query, as JSON, with one hash each for: the query and its views; key, contract and "
-        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules; and "
-        "each key that says how rows follow from events, null for a model of `input: state`",
+        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules; "
+        "and each key that says how rows follow from events, null for a model of `input: state`",
     ),
     StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),

@@ -151,6 +151,16 @@ class ViewState:
 
 
 @dataclass(frozen=True)
+class CurrentViewState:
+    """What stands under the name of a view of current versions, and whether it `is_own`: made by the model."""
+
+    name: TableName
+    kind: Literal["table", "view"]
+    columns: tuple[Column, ...]
+    is_own: bool
+
+
+@dataclass(frozen=True)
 class ConflictingRelation:
     """A relation under one of the model's names that the model, as it is now, did not make.
 
@@ -167,7 +177,8 @@ class TableState:
     """Everything about a model's own relations; a part is None where the relation does not exist.
 
     `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None where it kept none.
-    `appended` is a table without a key, to which events are appended: it has no other parts.
+    `appended` is a table without a key, to which events are appended: it has no other parts. `current_views` are what
+    stands under the name that the model gives the view of its current versions, and under the name it had before.
     """
 
     changes: ChangeTableState | None = None
@@ -176,6 +187,7 @@ class TableState:
     conflicting: ConflictingRelation | None = None
     aggregate_state: int | None = None
     appended: ChangeTableState | None = None
+    current_views: tuple[CurrentViewState, ...] = ()
 
     @property
     def log(self) -> ChangeTableState | None:

@@ -151,6 +151,21 @@ class ReplaceView:
 
 
 @dataclass(frozen=True)
+class ReplaceCurrentView:
+    """The view of a table's current versions, with the table's columns as they are now."""
+
+    view: TableName
+    table: TableName
+
+
+@dataclass(frozen=True)
+class DropCurrentView:
+    """A view of current versions that the model no longer has, or not under this name."""
+
+    view: TableName
+
+
+@dataclass(frozen=True)
 class DropTable:
     """A base that has to be made anew and can't be replaced: Iceberg takes no table back to an older format."""
 
@@ -199,6 +214,8 @@ Step = (
     | CreateBase
     | MergeBase
     | ReplaceView
+    | ReplaceCurrentView
+    | DropCurrentView
     | SetProperties
     | SetWriteOrder
     | RewriteFiles
@@ -238,6 +255,10 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"merge {commits} commit(s) of changes into {table}"
         case ReplaceView(table, _, _, _, commits):
             return f"replace view {table}: base and {commits} commit(s) of changes"
+        case ReplaceCurrentView(view, table):
+            return f"replace view {view} of the current versions of {table}"
+        case DropCurrentView(view):
+            return f"drop view {view} of current versions"
         case SetProperties(_, table, values):
             return f"set {', '.join(values)} of {table}"
         case SetWriteOrder(table):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, same_name
 from arctic_runtime.model.ingestion import ChangeSource
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.names import CURRENT_SUFFIX, TableName
 
 Merge = Literal["on_write", "on_read"]
 Input = Literal["state", "changes"]
@@ -107,6 +107,8 @@ class ModelConfig:
     track: tuple[str, ...] = ()
     valid_time: str | None = None
     keep_deleted: bool = True
+    current_view: bool | str = False
+    """Whether a view shows the current versions; a text is its name."""
     changelog: Changelog = "lookup"
     keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
@@ -166,6 +168,14 @@ class Model:
     def log(self) -> TableName:
         """The table that runs commit to, whose snapshots are the versions."""
         return self.table if self.is_appended else self.table.changes
+
+    @property
+    def current_view(self) -> TableName | None:
+        """The view of the current versions; None where the model has none."""
+        asked = self.config.current_view
+        if not asked:
+            return None
+        return self.table.sibling(asked if isinstance(asked, str) else self.table.name + CURRENT_SUFFIX)
 
     @property
     def base(self) -> TableName:

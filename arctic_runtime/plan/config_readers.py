@@ -11,6 +11,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
 from arctic_runtime.model.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
 
 _SMALLEST_FILE = 2**20
@@ -56,6 +57,15 @@ def read_flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"`{key}` must be true or false; found {value!r}")
     return value
+
+
+def read_view_name(key: str, value: Any) -> bool | str:
+    """Whether there is a view, or its name; raises ConfigError for a name that no catalog can keep."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"`{key}` must be true, false or the name of a view; found {value!r}")
+    return TableName("catalog", "schema", value).name
 
 
 def reader_of(kind: Any) -> Callable[[str, Any], Any]:

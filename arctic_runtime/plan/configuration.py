@@ -29,6 +29,7 @@ from arctic_runtime.plan.config_readers import (
     read_sequence,
     read_text,
     read_transforms,
+    read_view_name,
     reader_of,
 )
 from arctic_runtime.plan.maintenance_settings import read_compaction, read_lag, read_retention
@@ -233,6 +234,16 @@ CONFIGURATION = (
         ("history: whether the versions of a deleted row stay, the last one closed. `false` deletes them with the row"),
         read=read_flag,
         effect="rows",
+    ),
+    ConfigKey(
+        "current_view",
+        "`true`, `false`, a name",
+        "`false`",
+        (
+            "history: whether a [view of the current versions](history.md#a-view-of-the-current-rows) is in the schema "
+            "of the model. `true` names it as the model with `_current` behind it"
+        ),
+        read=read_view_name,
     ),
     ConfigKey(
         "changelog",

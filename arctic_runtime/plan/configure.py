@@ -239,7 +239,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
 def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Keys that say how versions are kept have no meaning in a table without them."""
     if not config.has_history:
-        for name in ("track", "valid_time", "keep_deleted"):
+        for name in ("track", "valid_time", "keep_deleted", "current_view"):
             if name in values:
                 yield f"`{name}` says how versions of a row are kept; it needs `history: scd2`"
 

@@ -122,6 +122,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             f"created by this model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
             f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
         )
+    _check_current_view(model, state)
     if state.changes is None and state.base is not None:
         raise CorruptState(
             f"{model.table}: its change table is missing.\n  expected: the change table {model.table.changes} "
@@ -140,6 +141,24 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
             f"delete the tables with `arctic reset {model.table.name} --yes`"
         )
+
+
+def _check_current_view(model: Model, state: TableState) -> None:
+    """Raises ConfigError where the name of the view of current versions is another relation's."""
+    table = model.table
+    if model.current_view in (table, table.changes, table.base, table.totals, table.forgotten):
+        raise ConfigError(
+            f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.\n"
+            "  what to do: give the view another name, or set `current_view: true`"
+        )
+    for of in state.current_views:
+        if of.name == model.current_view and not of.is_own:
+            raise ConfigError(
+                f"{model.table}: another relation has the name of its view of current versions.\n"
+                f"  found: the {of.kind} {of.name}, which was not created by this model\n"
+                "  expected: no relation of that name\n"
+                "  what to do: drop or rename that relation, or give the view another name with `current_view`"
+            )
 
 
 def _check_history(model: Model, key: str) -> None:

@@ -13,15 +13,19 @@ from collections.abc import Sequence
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
+from arctic_runtime.model.properties import CURRENT_VIEW
 from arctic_runtime.model.run_summary import is_run
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState
 from arctic_runtime.model.step import (
     CreateBase,
     DropBranches,
     DropConflictingRelation,
+    DropCurrentView,
     DropTable,
     MergeBase,
+    ReplaceCurrentView,
     ReplaceView,
+    SetProperties,
     SetWriteOrder,
     Step,
 )
@@ -55,7 +59,7 @@ def reconcile(
         return (merge,)
     view = _view(model, changes, base, state)
     if view is None:
-        return ()
+        return _current_view(model, changes, base, state)
     return (DropConflictingRelation(state.conflicting), view) if state.conflicting is not None else (view,)
 
 
@@ -167,6 +171,21 @@ def _view(model: Model, changes: ChangeTableState, base: BaseState, state: Table
         return None
     commits = changes.count_after(base.merged) if changes.after(base.merged) else 0
     return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
+
+
+def _current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
+    """The steps to the view of current versions; its name is noted first, so that it is found once it has to go."""
+    wanted, noted = model.current_view, changes.properties.get(CURRENT_VIEW, "")
+    own = {of.name: of for of in state.current_views if of.is_own}
+    former = model.table.sibling(noted) if noted else None
+    steps: list[Step] = [DropCurrentView(former)] if former in own and former not in (None, wanted) else []
+    if noted != (wanted.name if wanted else ""):
+        values = {CURRENT_VIEW: wanted.name if wanted else ""}
+        steps.append(SetProperties("current_view.mark", model.table.changes, values))
+    is_free = all(of.is_own for of in state.current_views if of.name == wanted)
+    if wanted and is_free and (wanted not in own or own[wanted].columns != base.columns):
+        steps.append(ReplaceCurrentView(wanted, model.table))
+    return tuple(steps)
 
 
 def _newest(changes: ChangeTableState) -> Version:

@@ -6,13 +6,14 @@ import datetime
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt
+from dbt.exceptions import CompilationError
+from dbt.tests.util import get_connection, run_dbt, write_file
 
 from tests.adapter.test_arctic import messages, rows, table
 from tests.unit.project.test_docs import blocks
 
 EXAMPLES = [block.text for block in blocks("sql") if block.page == "docs/history.md"]
-BY_EVENTS, BY_QUERY, CONTRACTS, KNOWN, AS_OF, JOINED, CURRENT = EXAMPLES
+BY_EVENTS, BY_QUERY, CONTRACTS, KNOWN, AS_OF, JOINED, CURRENT, WITH_VIEW = EXAMPLES
 VIEW = "{{ config(materialized='view') }}\n"
 SOURCES = """
 sources:
@@ -38,6 +39,7 @@ class TestHistory:
             "sources.yml": SOURCES,
             "ods_orders.sql": ORDERS,
             "dim_customers.sql": BY_EVENTS,
+            "customers.sql": WITH_VIEW,
             "orders_by_segment.sql": BY_QUERY,
             "contracts.sql": CONTRACTS,
             "known.sql": VIEW + KNOWN,
@@ -91,7 +93,8 @@ class TestHistory:
         assert rows(project, f"select * from {table(project, 'joined')}") == [(7, 10, "b")]
         # What a run recorded in the year of this test is after both times that the example asks for.
         assert rows(project, f"select * from {table(project, 'known')}") == [(1, 6)]
-        assert rows(project, f"select customer_id, segment from {table(project, 'customers_now')}") == [(2, "n")]
+        for current in ("customers_now", "customers_current"):
+            assert rows(project, f"select customer_id, segment from {table(project, current)}") == [(2, "n")]
         project.run_sql(
             f"insert into {table(project, 'orders')} values (8, 1, 's', 10, timestamp '2026-01-20 00:00:00')"
         )
@@ -101,3 +104,46 @@ class TestHistory:
         assert set(messages(run_dbt(["run", "--exclude", "as_of", "known", "customers_now", "joined"])).values()) == {
             "unchanged"
         }
+
+
+PLAIN = "{{ config(materialized='table') }}\nselect 1 as customer_id"
+NAMED = WITH_VIEW.replace("current_view=true", "current_view='customers'")
+
+
+@pytest.mark.slow
+class TestCurrentView:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"sources.yml": SOURCES, "dim_customers.sql": WITH_VIEW}
+
+    def test_dbt_knows_the_view_of_current_rows_as_a_part_of_its_model(self, project: Any) -> None:
+        changes = table(project, "customer_changes")
+        project.run_sql(
+            f"create table {changes} (customer_id int, segment string, city string, op string, changed_at timestamp) "
+            "tblproperties ('format-version' = '3')"
+        )
+        project.run_sql(f"insert into {changes} values (1, 'a', 'x', 'c', timestamp '2026-01-01 00:00:00')")
+        run_dbt(["run"])
+        assert self.relations(project) == {"dim_customers": "table", "dim_customers_current": "view"}
+        catalog = run_dbt(["docs", "generate"])
+        described = {(of.metadata.name, of.metadata.type) for of in catalog.nodes.values()}
+        assert ("dim_customers", "arctic table") in described
+        run_dbt(["run", "--full-refresh"])
+        assert rows(project, f"select segment from {table(project, 'dim_customers_current')}") == [("a",)]
+        write_file(NAMED, project.project_root, "models", "dim_customers.sql")
+        assert messages(run_dbt(["run"])) == {"dim_customers": "unchanged"}
+        assert self.relations(project) == {"dim_customers": "table", "customers": "view"}
+        write_file(PLAIN, project.project_root, "models", "customers.sql")
+        with pytest.raises(CompilationError, match=r"`current_view` makes the view .*customers, which is the name of"):
+            run_dbt(["run"])
+        write_file(PLAIN, project.project_root, "models", "dim_customers.sql")
+        run_dbt(["run", "--select", "dim_customers"])
+        assert self.relations(project) == {"dim_customers": "table"}
+
+    @staticmethod
+    def relations(project: Any) -> dict[str, str]:
+        """What readers see in the schema, without change tables and sources."""
+        with get_connection(project.adapter):
+            schema = project.adapter.Relation.create(database="lake", schema=project.test_schema)
+            found = project.adapter.list_relations_without_caching(schema)
+        return {of.identifier: str(of.type) for of in found if not of.identifier.endswith("_changes")}

@@ -279,6 +279,29 @@ def started_over() -> Scenario:
     return Scenario(("reset.drop", "changes.create"), build, act, of(event_model))
 
 
+def current_rows() -> Scenario:
+    """A view of the current versions comes, or takes another name."""
+
+    def model(lake: Warehouse, view: bool | str) -> Model:
+        return event_model(lake, history="scd2", merge="on_write", current_view=view)
+
+    def build(lake: Warehouse) -> None:
+        events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)])
+        lake.run(model(lake, view="former"))
+        events(lake, (1, "w", "u", 20), (2, "w", "d", 21))
+
+    def now(lake: Warehouse) -> Model:
+        return model(lake, view=True)
+
+    return Scenario(
+        ("current_view.drop", "current_view.mark", "current_view.replace"),
+        build,
+        lambda lake: lake.run(now(lake)),
+        of(now),
+        ("m",),
+    )
+
+
 def declared_rows() -> Scenario:
     """Rows of an extract take the place of what the events up to then have made."""
 
@@ -733,6 +756,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         aggregate_state,
         damaged_base,
         every_change_kept,
+        current_rows,
         started_over,
         declared_rows,
         restored_version,

@@ -5,21 +5,30 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.shape import shape_of
+from arctic_runtime.model.state import BaseState, TableState
+from arctic_runtime.model.step import ReplaceCurrentView
 from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.reset import reset
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.row_versions import affected_versions
 from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.tables.views import replace_current
 from tests.spark.test_change_models import EVENTS, QUERY, cdc
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arctic_runtime.model.table import Model
 
 
@@ -476,3 +485,71 @@ def test_an_event_without_a_valid_time_is_an_error(lake: Warehouse) -> None:
     lake.append("events", [(1, "x", "c", 1, None)], TRUE_FROM)
     with pytest.raises(DataError, match="have a null in `valid_time`"):
         lake.run(model)
+
+
+WIDE = "select id, a, b, upper(a) as big, op, lsn from {changes(events)}"
+
+
+def seen(lake: Warehouse, view: str, columns: str = "id, a") -> list[tuple[Any, ...]]:
+    """What readers see of a view; nothing where there is none."""
+    if view not in lake.reader.list_views(lake.namespace):
+        return []
+    return sorted_rows(lake.spark.sql(f"select {columns} from {lake.sql_name(view)}"))
+
+
+@pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
+def test_a_view_shows_the_current_versions_as_long_as_the_model_wants_one(lake: Warehouse, merge: str) -> None:
+    lake.append("events", [(1, "x", 1, "c", 10), (2, "y", 1, "c", 10)], EVENTS)
+    model = scd2(lake, merge=merge, current_view=True)
+    lake.run(model)
+    above = lake.model("above", "select id, a from {m_current}", primary_key="id", refresh="strict")
+    lake.run(above)
+    lake.append("events", [(1, "z", 1, "u", 20), (2, None, None, "d", 20), (3, "n", 1, "c", 20)], EVENTS)
+    lake.run(model)
+    now = [(1, "z"), (3, "n")]
+    assert seen(lake, "m_current") == now
+    assert lake.run(above).mode == "incremental"
+    assert lake.rows(above) == now
+    assert lake.run(model, refuse).mode == "unchanged"
+    lake.run(model, full_refresh=True)
+    assert seen(lake, "m_current") == now
+    wide = scd2(lake, sql=WIDE, merge=merge, current_view=True)
+    lake.append("events", [(3, "o", 1, "u", 30)], EVENTS)
+    lake.run(wide)
+    assert seen(lake, "m_current", "id, a, big") == [(1, "z", None), (3, "o", "O")]
+    named = scd2(lake, sql=WIDE, merge=merge, current_view="customers")
+    assert lake.run(named).mode == "unchanged"
+    assert (seen(lake, "m_current"), seen(lake, "customers")) == ([], [(1, "z"), (3, "o")])
+    gone = [str(of.name.name) for of in reset(lake.session_of(named))]
+    assert gone[0] == "customers"
+    assert gone[-1] == "m__changes"
+    assert lake.reader.list_views(lake.namespace) == []
+    lake.run(scd2(lake, current_view="customers", merge=merge))
+    assert seen(lake, "customers") == [(1, "z"), (3, "o")]
+    lake.run(scd2(lake, merge=merge))
+    assert seen(lake, "customers") == []
+
+
+def test_a_view_of_current_versions_leaves_other_relations_alone(lake: Warehouse) -> None:
+    lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
+    lake.load("m_current", [(7, "theirs", 1)], ROWS)
+    with pytest.raises(ConfigError, match=r"found: the table .*m_current, which was not created by this model"):
+        lake.run(scd2(lake, current_view=True))
+    lake.run(scd2(lake, current_view="now"))
+    assert lake.rows(lake.model("m_current", "select 1", primary_key="id")) == [(7, "theirs", 1)]
+
+
+def test_a_catalog_without_views_refuses_the_view_of_current_versions(lake: Warehouse, tmp_path: Path) -> None:
+    session = lake.environment.session()
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
+    for key, value in settings.items():
+        session.conf.set(f"spark.sql.catalog.bare{key}", value)
+    table = TableName("bare", "ns", "m")
+    session.sql("create table bare.ns.m (id int, _is_current boolean) using iceberg")
+    model = replace(scd2(lake, current_view=True), table=table)
+    base = BaseState("base", (Column("id", "int"), Column("_is_current", "boolean")), 1, None, 0, {})
+    view = model.current_view
+    assert view is not None
+    with pytest.raises(ConfigError, match="`current_view` needs a catalog with views; the rows of the table are writt"):
+        replace_current(session, model, TableState(base=base), ReplaceCurrentView(view, table))
+    lake.environment.discard(session)

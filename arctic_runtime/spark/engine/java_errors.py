@@ -86,6 +86,8 @@ _RULES = (
         ("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
     ),
 )
+_NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
+_UNSUPPORTED = "UnsupportedOperationException"
 _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS")
 """Spark's own errors name a condition. Of all conditions these alone mean that another writer was faster."""
 
@@ -109,6 +111,14 @@ SPARK = Engine(SPARK_ERRORS, failure_of)
 def was_too_large_to_broadcast(error: Exception) -> bool:
     """Whether Spark gave up since the broadcast side of a join was too large."""
     return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
+
+
+def lacks_views(error: Exception) -> bool:
+    """Whether a catalog refused a view since it keeps none."""
+    if isinstance(error, PySparkException) and error.getCondition() in _NO_VIEWS_IN_SPARK:
+        return True
+    is_named = ("view" in of.message.lower() for of in java_exceptions(error) if of.simple_name == _UNSUPPORTED)
+    return any(is_named)
 
 
 def java_exceptions(error: Exception) -> Iterator[JavaException]:

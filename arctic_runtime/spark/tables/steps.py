@@ -16,10 +16,12 @@ from arctic_runtime.model.step import (
     CreateChangeTable,
     DropBranches,
     DropConflictingRelation,
+    DropCurrentView,
     DropRelation,
     DropTable,
     EvolveSchema,
     MergeBase,
+    ReplaceCurrentView,
     ReplaceView,
     SetLayout,
     SetProperties,
@@ -68,6 +70,10 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
             merge_base(step, context)
         case ReplaceView():
             views.replace(context.spark, context.model, context.state, step, context.thresholds.pruning)
+        case ReplaceCurrentView():
+            views.replace_current(context.spark, context.model, context.state, step)
+        case DropCurrentView(view):
+            perform_statement("current_view.drop", context.spark, _drop_statement(view, "view"))
         case SetProperties(effect, table, values):
             set_properties(effect, context.spark, table, values)
         case SetWriteOrder(table):

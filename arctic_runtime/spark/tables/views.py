@@ -1,16 +1,26 @@
-"""The view of a table that is merged on read."""
+"""The view of a table that is merged on read, and that of the current versions of a table with history."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.model.columns import Column, Names, find_column
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import IS_CURRENT, Column, Names, find_column
 from arctic_runtime.model.expiry import view_tag
 from arctic_runtime.model.key import key_text
-from arctic_runtime.model.properties import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED, PRIMARY_KEY
+from arctic_runtime.model.properties import (
+    CURRENT_VIEW_KIND,
+    KIND,
+    MODEL_TABLE,
+    PINNED_BASE,
+    PINNED_HEAD,
+    PINNED_MERGED,
+    PRIMARY_KEY,
+)
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import ReplaceView
+from arctic_runtime.model.step import ReplaceCurrentView, ReplaceView
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, lacks_views
 from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
 from arctic_runtime.spark.tables.commit import perform_statement, set_tag
 from arctic_runtime.spark.tables.frames import columns_of, read_table, typed
@@ -38,7 +48,7 @@ def view_statement(
     """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
     assert state.base is not None
     columns = [name(column.name) for column in state.base.columns]
-    comments = {key.lower(): value for key, value in model.column_comments.items()}
+    comments = _comments(model)
     described = [
         _commented(column, comments.get(kept.name.lower()))
         for column, kept in zip(columns, state.base.columns, strict=True)
@@ -60,6 +70,46 @@ def view_statement(
         pins=properties(pins.items()),
         query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few),
     )
+
+
+def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
+    """Creates or replaces the view of a table's current versions; raises ConfigError where the catalog has no views."""
+    try:
+        perform_statement("current_view.replace", spark, _current_statement(model, state, step))
+    except SPARK_ERRORS as error:
+        if not lacks_views(error):
+            raise
+        raise ConfigError(
+            f"{model.table}: `current_view` needs a catalog with views; the rows of the table are written.\n"
+            f"  expected: the catalog {step.view.catalog} creates the view {step.view}\n"
+            f"  found: {str(error).strip().splitlines()[0]}\n"
+            "  what to do: leave `current_view` out, and read `arctic_current(ref(…))` or the rows with `_is_current`"
+        ) from error
+
+
+def _current_statement(model: Model, state: TableState, step: ReplaceCurrentView) -> Sql:
+    assert state.base is not None
+    columns, comments = [name(column.name) for column in state.base.columns], _comments(model)
+    described = [
+        _commented(column, comments.get(kept.name.lower()))
+        for column, kept in zip(columns, state.base.columns, strict=True)
+    ]
+    own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(step.table)}
+    return statement(
+        "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
+        "SELECT {columns} FROM {table} WHERE {current}",
+        view=name(*step.view.parts),
+        described=listed(described),
+        comment=_commented(Sql(""), model.comment),
+        own=properties(own.items()),
+        columns=listed(columns),
+        table=name(*step.table.parts),
+        current=name(IS_CURRENT),
+    )
+
+
+def _comments(model: Model) -> dict[str, str]:
+    return {key.lower(): value for key, value in model.column_comments.items()}
 
 
 def _commented(part: Sql, comment: str | None) -> Sql:

@@ -29,7 +29,7 @@ from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInf
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, TableName, changes_read
-from arctic_runtime.model.properties import CLONE_KIND, KIND
+from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, KIND
 from arctic_runtime.operations.registry import operation
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import text
@@ -188,6 +188,13 @@ class ArcticAdapter(SparkAdapter):
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
+    def maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
+        """The relations that others read: the model's own, and the view of its current versions if it has one."""
+        view = maintenance.to_model(relation, node, "").current_view
+        shown = relation.incorporate(path={"identifier": view.name}, type=RelationType.View) if view else None
+        return [self.maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
+
+    @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
         """Performs an operation on a model's table, given by its relation or its name; returns lines for people."""
         with self.connections.exception_handler(name):
@@ -312,6 +319,8 @@ class ArcticAdapter(SparkAdapter):
         if relation is None or not self._arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
+        changes = relation.incorporate(path={"identifier": f"{relation.identifier}{CHANGES_SUFFIX}"})
+        names += filter(None, [self._arctic_properties(changes).get(CURRENT_VIEW)])
         found = [self.get_relation(str(relation.database), str(relation.schema), name) for name in names]
         return [part for part in found if part is not None]
 

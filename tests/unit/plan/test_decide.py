@@ -24,6 +24,7 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
+    CurrentViewState,
     Removed,
     SourceState,
     TableState,
@@ -579,3 +580,17 @@ def test_offsets_are_those_that_a_run_recorded() -> None:
 
 def test_a_decision_without_windows_consumes_nothing() -> None:
     assert Decision("unchanged", "NOTHING_NEW").consumed == {}
+
+
+def test_a_view_of_current_versions_takes_no_name_of_another_relation() -> None:
+    model = a_model(history="scd2", primary_key=("id", "_valid_from"), current_view="orders_now")
+    own, other = (CurrentViewState(TABLE.sibling("orders_now"), "view", (), is_own) for is_own in (True, False))
+    assert decide(model, TableState(current_views=(own,)), reading(a_source(1)), RUN_AGAIN).mode == "create"
+    with pytest.raises(
+        ConfigError, match=r"found: the view lake\.dwd\.orders_now, which was not created by this model"
+    ):
+        decide(model, TableState(current_views=(other,)), reading(a_source(1)), REFRESH)
+    for name in ("orders", "orders__changes", "orders__base"):
+        named = replace(model, config=replace(model.config, current_view=name))
+        with pytest.raises(ConfigError, match="is the name of one of the model's own tables"):
+            decide(named, TableState(), reading(a_source(1)), RUN_AGAIN)

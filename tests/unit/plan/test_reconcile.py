@@ -16,14 +16,25 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.layout import layout_text
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KEEP, LAYOUT, REPAIRED, RUN
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState, ViewState
+from arctic_runtime.model.properties import CURRENT_VIEW, KEEP, LAYOUT, REPAIRED, RUN
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    ConflictingRelation,
+    CurrentViewState,
+    TableState,
+    ViewState,
+)
 from arctic_runtime.model.step import (
     CreateBase,
     DropBranches,
     DropConflictingRelation,
+    DropCurrentView,
     MergeBase,
+    ReplaceCurrentView,
     ReplaceView,
+    SetProperties,
     SetWriteOrder,
     Step,
 )
@@ -411,3 +422,42 @@ def test_a_merge_that_is_left_to_others_waits_as_long_as_a_view_can_show_what_is
     assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE)[0], MergeBase)
     assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE, defer=True)[0], ReplaceView)
     assert isinstance(reconcile(ON_WRITE, TableState(log, base), MERGE, defer=True)[0], MergeBase)
+
+
+VIEWED = Model(TABLE, "select 1", ModelConfig(("id", "_valid_from"), hash_key="id", history="scd2", current_view=True))
+CURRENT, FORMER = TABLE.sibling(f"{TABLE.name}_current"), TABLE.sibling("former")
+CREATE = ReplaceCurrentView(CURRENT, TABLE)
+
+
+def shown(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool = True) -> CurrentViewState:
+    return CurrentViewState(name, "view", columns, is_own)
+
+
+def marked(name: str) -> SetProperties:
+    return SetProperties("current_view.mark", TABLE.changes, {CURRENT_VIEW: name})
+
+
+@pytest.mark.parametrize(
+    ("view", "noted", "found", "steps"),
+    [
+        (True, "", (), (marked(CURRENT.name), CREATE)),
+        (True, CURRENT.name, (), (CREATE,)),
+        (True, CURRENT.name, (shown(CURRENT),), ()),
+        (True, CURRENT.name, (shown(CURRENT, COLUMNS[:1]),), (CREATE,)),
+        (True, FORMER.name, (shown(FORMER),), (DropCurrentView(FORMER), marked(CURRENT.name), CREATE)),
+        (True, FORMER.name, (shown(FORMER, is_own=False),), (marked(CURRENT.name), CREATE)),
+        (True, CURRENT.name, (shown(CURRENT, is_own=False),), ()),
+        (False, CURRENT.name, (shown(CURRENT),), (DropCurrentView(CURRENT), marked(""))),
+        (False, CURRENT.name, (), (marked(""),)),
+        (False, "", (), ()),
+        (FORMER.name, FORMER.name, (shown(FORMER),), ()),
+    ],
+)
+def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_should_have(
+    view: bool | str, noted: str, found: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
+) -> None:
+    """Nothing of another's is dropped or replaced."""
+    model = replace(VIEWED, config=replace(VIEWED.config, current_view=view))
+    log = replace(a_log(5), properties={CURRENT_VIEW: noted} if noted else {})
+    base = replace(a_base(v(1)), properties={LAYOUT: layout_text(model.config)})
+    assert reconcile(model, TableState(log, base, current_views=found), MERGE) == steps

@@ -18,7 +18,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
-from arctic_runtime.model.table import Model
+from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import refreshed, upkeep_warning
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 logger = AdapterLogger("Arctic")
 
 MATERIALIZATION = "arctic"
+
+_BUILT = ("model", "seed", "snapshot")
+"""Kinds of nodes that make a relation."""
 
 _WITHOUT_MEANING: Mapping[str, str] = {
     "incremental_strategy": "what changed is worked out from the query",
@@ -196,7 +199,7 @@ def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     return "`" + changes_view(table_name(relation)) + "`"
 
 
-def check_manifest(nodes: Iterable[Any]) -> None:
+def check_manifest(nodes: Sequence[Any]) -> None:
     """Checks every model of this materialization; called when a project was parsed.
 
     Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
@@ -207,9 +210,21 @@ def check_manifest(nodes: Iterable[Any]) -> None:
                 checked = node.to_dict(omit_none=True)
                 config = configure(written_keys(checked), node.unique_id, dbt_keys())
                 _not_null(checked, config.primary_key)
+                _check_current_view(node, config, nodes)
                 warn_of_others([constraint for constraint, _ in _declared(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
+
+
+def _check_current_view(node: Any, config: ModelConfig, nodes: Iterable[Any]) -> None:
+    view = Model(node_table(node), "", config).current_view
+    built = (other for other in nodes if view and str(other.resource_type) in _BUILT)
+    other = next((other for other in built if node_table(other) == view), None)
+    if other is not None:
+        raise ConfigError(
+            f"{node.unique_id}: `current_view` makes the view {view}, which is the name of {other.unique_id} as well; "
+            "give the view another name"
+        )
 
 
 def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,13 @@ _COLUMNS = (
 _TEXTS = [name for name in _COLUMNS if not name.startswith("stats:") and name != "column_index"]
 _BYTES = "Size of the data files"
 _ROWS = "Rows in the current snapshot"
-_ARCTIC_LABELS = {"changes": "change table", "totals": "totals table", "base": "arctic table", "view": "arctic view"}
+_ARCTIC_LABELS = {
+    "changes": "change table",
+    "totals": "totals table",
+    "base": "arctic table",
+    "view": "arctic view",
+    "current": "view of current rows",
+}
 
 
 def catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:

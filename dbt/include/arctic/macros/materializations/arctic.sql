@@ -9,5 +9,5 @@
   {%- do persist_docs(target_relation, model) -%}
   {{ run_hooks(post_hooks) }}
 
-  {{ return({'relations': [target_relation]}) }}
+  {{ return({'relations': adapter.maintained_relations(this, model)}) }}
 {% endmaterialization %}
