@@ -11,7 +11,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.event_log import EventLog
 
-TableKind = Literal["model", "ingested", "landing", "source"]
+TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """How a table is written: by a model, by ingestion, by others who append events, or by others in any way."""
 
 TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
@@ -86,6 +86,8 @@ class TableOverview:
     error: str = ""
     retry_at: datetime | None = None
     held_by: TableName | None = None
+    schedule: str = ""
+    """The cron expression by which dbt runs a model that is not arctic."""
 
 
 @dataclass(frozen=True)

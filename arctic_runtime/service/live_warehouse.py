@@ -23,6 +23,7 @@ from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
 from arctic_runtime.service.observed_tables import ObservedTables
 from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
+from arctic_runtime.service.schedules import Scheduled, schedule_part
 from arctic_runtime.service.surroundings import Surroundings, named
 from arctic_runtime.service.task import Report, Task
 from arctic_runtime.service.upkeep import UpkeepRunner
@@ -128,12 +129,15 @@ class LiveWarehouse:
         Raises CatalogError where the catalog does not answer.
         """
         models, reads = self._around.models, self._around.reads()
-        others = {table for of in reads.values() for table in of} - models.keys()
+        scheduled = {of.table: of for of in self._around.scheduled if of.table not in models}
+        others = {table for of in reads.values() for table in of} | scheduled.keys()
+        others = others.union(*(of.reads for of in scheduled.values())) - models.keys()
         moved = self._observed.look(models, others)
         self._around.readable = self._observed.readable
         now = datetime.now(timezone.utc)
         with self._lock:
             refreshing = {table: self._with_times(table, of, now) for table, of in self._refreshing.items()}
+            refreshing |= {table: self._run_of(of) for table, of in scheduled.items()}
         shown = Shown(
             now,
             reads,
@@ -144,6 +148,8 @@ class LiveWarehouse:
             self._upkeep.waste(),
             self._around.paused,
             self._limits.flow_seconds,
+            scheduled,
+            self._observed.readable,
         )
         found = {of.table: of for of in overviews(shown)}
         changed = [of for table, of in found.items() if self._tables.get(table) != of]
@@ -161,6 +167,13 @@ class LiveWarehouse:
         left = follower.seconds_until_retry(table)
         retry_at = None if left is None else (of.retry_at or now + timedelta(seconds=left))
         return replace(of, is_delayed=follower.is_delayed(table), retry_at=retry_at)
+
+    def _run_of(self, of: Scheduled) -> Refreshing:
+        """What is known of the runs of a model that dbt runs."""
+        running = (job for job in self._board.jobs() if job.kind == "run" and job.state == "running")
+        return Refreshing(
+            any(of.table in job.tables for job in running), error=self._state.errors.get(schedule_part(of.name), "")
+        )
 
     def state(self) -> ServiceState:
         return self._state

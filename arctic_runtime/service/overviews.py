@@ -12,6 +12,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
 from arctic_runtime.service.live import IngestionState, Lag, TableKind, TableOverview, TableState
 from arctic_runtime.service.observed_tables import ObservedTable, moment
+from arctic_runtime.service.schedules import Scheduled
 
 Reads = Mapping[TableName, Collection[TableName]]
 
@@ -45,7 +46,8 @@ class Shown:
     """Everything that overviews are made of, at a moment.
 
     `reads` are the tables that each model reads; `models` are those of the project, ingested and landing tables
-    included. `waste` is by table, `ingestions` by source.
+    included. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
+    tables and views that there are.
     """
 
     now: datetime
@@ -57,6 +59,12 @@ class Shown:
     waste: Mapping[TableName, int] = field(default_factory=dict)
     paused: Paused = field(default_factory=Paused)
     flow_seconds: float = 60.0
+    scheduled: Mapping[TableName, Scheduled] = field(default_factory=dict)
+    readable: Collection[TableName] = ()
+
+    def read_by(self, name: TableName) -> Collection[TableName]:
+        """What a model reads, whoever runs it."""
+        return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
 def overviews(shown: Shown) -> list[TableOverview]:
@@ -74,11 +82,11 @@ def _layers(shown: Shown) -> dict[TableName, int]:
 
     def place(name: TableName) -> int:
         if name not in found:
-            above = [place(of) for of in sorted(shown.reads.get(name, ())) if of != name]
+            above = [place(of) for of in sorted(shown.read_by(name)) if of != name]
             found[name] = max(above, default=-1) + 1
         return found[name]
 
-    for name in sorted({*shown.reads, *shown.models}):
+    for name in sorted({*shown.reads, *shown.models, *shown.scheduled}):
         place(name)
     return found
 
@@ -131,7 +139,7 @@ def _overview(
         kind=kind,
         state=_state(name, kind, shown, refreshing, ingestion, name in stale),
         layer=layer,
-        reads=tuple(sorted(of for of in shown.reads.get(name, ()) if of != name)),
+        reads=tuple(sorted(of for of in shown.read_by(name) if of != name)),
         version=status.version if status else "",
         changed_at=moment(observed.commits[-1].at_ms) if observed and observed.commits else None,
         refreshed_at=refreshing.refreshed_at,
@@ -151,12 +159,13 @@ def _overview(
         error=refreshing.error or (ingestion.error if ingestion else ""),
         retry_at=refreshing.retry_at,
         held_by=refreshing.held_by,
+        schedule=shown.scheduled[name].cron if name in shown.scheduled else "",
     )
 
 
 def _kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
     if model is None:
-        return "source"
+        return "scheduled" if name in shown.scheduled else "source"
     if model.ingested_from is not None:
         return "ingested"
     return "landing" if model.is_landing and name not in shown.reads else "model"
@@ -170,12 +179,14 @@ def _state(
     ingestion: IngestionState | None,
     is_stale: bool,
 ) -> TableState:
-    if name not in shown.observed:
+    if name not in shown.observed and not (kind == "scheduled" and name in shown.readable):
         return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "missing"
     if shown.paused.everything or str(name) in shown.paused.tables:
         return "paused"
     if kind == "ingested":
         return "unknown" if ingestion is None else _state_of_ingested(ingestion)
+    if kind == "scheduled":
+        return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "unknown"
     if kind != "model":
         return "unknown"
     if refreshing.is_running:

@@ -18,12 +18,21 @@ _SHIFT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A model that dbt runs at the times of a cron expression; `above` are such models that it reads, by name."""
+    """A model that dbt runs at the times of a cron expression.
+
+    `above` are such models that its rows come from, by name, and `reads` the tables and views that it reads itself.
+    """
 
     name: str
     table: TableName
     cron: str
     above: frozenset[str] = frozenset()
+    reads: frozenset[TableName] = frozenset()
+
+
+def schedule_part(name: str) -> str:
+    """The part of a service that does not work while the last run of a scheduled model has failed."""
+    return f"schedule of {name}"
 
 
 DataTestStatus = Literal["pass", "warn", "fail", "error"]

@@ -271,7 +271,8 @@ class Service:
     def _use(self, models: Sequence[FollowedModel]) -> None:
         """Shows, and keeps up, what the project has now."""
         maintained = self._project.maintained()
-        self._around.use(models, [of.model for of in maintained], self._project.expected())
+        own = [of.model for of in maintained]
+        self._around.use(models, own, self._project.expected(), self._project.scheduled())
         self._upkeep.maintain(maintained)
 
     # Its parts

@@ -15,6 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import nearest
 from arctic_runtime.service.readings import FollowedModel, Readings
+from arctic_runtime.service.schedules import Scheduled
 
 
 class Surroundings:
@@ -27,17 +28,26 @@ class Surroundings:
         self._writing: set[TableName] = set()
         self.models: Mapping[TableName, Model] = {}
         self.followed: tuple[FollowedModel, ...] = ()
+        self.scheduled: tuple[Scheduled, ...] = ()
         self.paused = Paused()
         self.readable: Collection[TableName] = ()
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
     def use(
-        self, followed: Sequence[FollowedModel], others: Sequence[Model], expected: Collection[TableName] = ()
+        self,
+        followed: Sequence[FollowedModel],
+        others: Sequence[Model],
+        expected: Collection[TableName] = (),
+        scheduled: Sequence[Scheduled] = (),
     ) -> None:
-        """These are the tables from now on; `expected` are those that ingestion makes when their first rows come."""
+        """These are the tables from now on: of models that are refreshed, and others that are kept up.
+
+        `expected` are those that ingestion makes when their first rows come, and `scheduled` the models that dbt runs.
+        """
         self.models = {of.table: of for of in others} | {of.table: of.model for of in followed}
         self.followed = tuple(followed)
+        self.scheduled = tuple(scheduled)
         self._expected = frozenset(expected)
 
     def lacks_new_tables(self) -> bool:

@@ -13,7 +13,7 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.records import pause_after
-from arctic_runtime.service.schedules import Scheduled, due_models, was_set_back
+from arctic_runtime.service.schedules import Scheduled, due_models, schedule_part, was_set_back
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.messages import message_of
 from arctic_runtime.thresholds import ServiceThresholds
@@ -136,7 +136,7 @@ class Timetable:
         self._board.end(job.number, "done", lines=tuple(said.splitlines()))
         self._failures.pop(of.name, None)
         self._retry_at.pop(of.name, None)
-        self._set_error(_part(of.name), "")
+        self._set_error(schedule_part(of.name), "")
         assert self._last is not None
         self._last[of.name] = began
         self._ended(of.table)
@@ -148,7 +148,7 @@ class Timetable:
         pause = pause_after(failures, self._limits)
         self._retry_at[of.name] = self._clock() + pause
         self._board.end(number, "failed", error=message)
-        self._set_error(_part(of.name), f"{message}\n  tried again in {pause:.0f} s")
+        self._set_error(schedule_part(of.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _forget_others(self, models: Sequence[Scheduled]) -> None:
         """What is known of models that are not scheduled any more."""
@@ -156,8 +156,4 @@ class Timetable:
         for name in self._failures.keys() - names:
             del self._failures[name]
             del self._retry_at[name]
-            self._set_error(_part(name), "")
-
-
-def _part(name: str) -> str:
-    return f"schedule of {name}"
+            self._set_error(schedule_part(name), "")

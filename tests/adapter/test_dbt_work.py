@@ -64,6 +64,7 @@ class TestByDbt:
         work = self.work(project)
         assert [(of.table.name, of.cron) for of in work.scheduled] == [("each", "0 6 * * *"), ("later", "0 7 * * *")]
         assert work.scheduled[1].above == {work.scheduled[0].name}
+        assert [{table.name for table in of.reads} for of in work.scheduled] == [{"keyed"}, {"each"}]
         for of in (*work.scheduled, work.scheduled[0]):
             work.run(of.name)
         assert self.rows(project, "each") == [(1, "a", False), (1, "a", True), (2, "b", False), (2, "b", True)]

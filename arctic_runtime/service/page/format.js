@@ -62,7 +62,7 @@ const NAMED = 0.6; // The share of a layer's tables that make it one with a name
 
 // What people call a layer: the first word of most of its tables, such as dwd, else their schemas.
 export function layerTitle(tables) {
-  if (tables.every((of) => of.kind !== "model")) return "Sources";
+  if (tables.every((of) => of.kind !== "model" && of.kind !== "scheduled")) return "Sources";
   const counts = new Map();
   for (const of of tables) {
     const [word, ...rest] = leafName(of.table).split("_");
@@ -86,6 +86,7 @@ export const STATES = {
 };
 
 export function stateOf(table) {
+  if (table.kind === "scheduled" && table.state === "unknown") return { sign: "◴", text: `dbt runs it at the times of ${table.schedule}.` };
   return STATES[table.state] ?? { sign: "?", text: table.state };
 }
 

@@ -14,6 +14,7 @@ import { Versions } from "./versions.js";
 
 const KINDS = {
   model: "kept by a model",
+  scheduled: "kept by a model that dbt runs at its times",
   ingested: "ingested from a database or Kafka",
   landing: "a landing table, to which others append events",
   source: "written by others",
@@ -102,6 +103,7 @@ function Ingestion({ of, now }) {
 }
 
 function NextRefresh({ table, explain }) {
+  if (table.kind === "scheduled") return html`<p>dbt runs it at the times of <code>${table.schedule}</code>.</p>`;
   if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
   if (explain.error) return html`<${Failure} text=${explain.error} />`;
   const lines = explain.answer?.lines.slice(1).map((line) => line.trim());

@@ -17,6 +17,7 @@ from arctic_runtime.operations.inspect import Ingestion, Status
 from arctic_runtime.service.live import Lag
 from arctic_runtime.service.observed_tables import ObservedTable
 from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
+from arctic_runtime.service.schedules import Scheduled
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -172,3 +173,36 @@ def test_an_ingested_table_is_as_its_ingestion(run: IngestionRun, state: str) ->
 
 def test_rows_of_the_last_minute_are_recent() -> None:
     assert by_name(shown())["ods"].recent_rows == 20
+
+
+@pytest.mark.parametrize(
+    ("refreshing", "is_there", "state"),
+    [
+        (Refreshing(), True, "unknown"),
+        (Refreshing(), False, "missing"),
+        (Refreshing(is_running=True), True, "refreshing"),
+        (Refreshing(is_running=True), False, "refreshing"),
+        (Refreshing(error="no such column"), True, "failed"),
+    ],
+)
+def test_a_model_that_dbt_runs_at_its_times_is_no_source_and_lies_below_what_it_reads(
+    refreshing: Refreshing, is_there: bool, state: str
+) -> None:
+    mart = Scheduled("model.shop.mart", t("mart"), "0 6 * * *", reads=frozenset({t("both"), t("raw")}))
+    base = shown()
+    given = replace(
+        base,
+        reads={**base.reads, t("above"): [t("mart")]},
+        models={**base.models, t("above"): model("above")},
+        scheduled={t("mart"): mart},
+        refreshing={t("mart"): refreshing},
+        readable={t("mart")} if is_there else (),
+    )
+    found = by_name(given)
+    assert (found["mart"].kind, found["mart"].state, found["mart"].schedule) == ("scheduled", state, "0 6 * * *")
+    assert found["mart"].reads == (t("both"), t("raw"))
+    assert found["mart"].error == refreshing.error
+    assert {name: found[name].layer for name in ("raw", "both", "mart", "above")} == {
+        "raw": 0, "both": 2, "mart": 3, "above": 4,
+    }  # fmt: skip
+    assert found["raw"].kind == "source"

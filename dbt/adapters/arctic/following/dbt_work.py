@@ -66,7 +66,18 @@ def _scheduled(project: LoadedProject) -> Iterator[Scheduled]:
         node = project.scheduled[name]
         cron = served_keys(node).schedule
         assert cron is not None
-        yield Scheduled(name, node_table(node), cron, frozenset(above[name]))
+        yield Scheduled(name, node_table(node), cron, frozenset(above[name]), frozenset(_read(project, node)))
+
+
+def _read(project: LoadedProject, node: Any) -> Iterator[TableName]:
+    """The tables that a node reads, those behind views among them."""
+    for parent in project.parents(node):
+        is_source = str(parent.resource_type) == "source"
+        if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
+            yield from _read(project, parent)
+        else:
+            name = parent.identifier if is_source else parent.alias
+            yield TableName(str(parent.database), str(parent.schema), str(name))
 
 
 def _above(project: LoadedProject, node: Any) -> set[str]:
