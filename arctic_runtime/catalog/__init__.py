@@ -11,6 +11,7 @@ __all__ = [
     "manifests",
     "metered_io",
     "observe",
+    "observe_views",
     "partial_progress",
     "pinned_snapshots",
     "reader",

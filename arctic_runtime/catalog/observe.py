@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.reader import CatalogReader, RelationInfo, UnsupportedType, spark_type
+from arctic_runtime.catalog.observe_views import current_views, reader_view
+from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_branches
 from arctic_runtime.model.columns import Column, Names, same_name
@@ -20,18 +21,12 @@ from arctic_runtime.model.properties import (
     APPENDED_KIND,
     ATTEMPT,
     BRANCH_PREFIX,
-    CLONE_KIND,
     COMPACTED_UNTIL,
     CURRENT_VIEW,
-    CURRENT_VIEW_KIND,
     FORGOTTEN_KEYS_KIND,
     KEEP,
     KIND,
     MERGED,
-    MODEL_TABLE,
-    PINNED_BASE,
-    PINNED_HEAD,
-    PINNED_MERGED,
     PRIMARY_KEY,
     REPAIRED,
     RUN,
@@ -44,7 +39,6 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
-    CurrentViewState,
     SourceState,
     TableState,
     ViewState,
@@ -85,21 +79,8 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         view=view,
         conflicting=_stranger(model, own, view, changes, base, totals),
         aggregate_state=_aggregate_state(totals, last_run(log)),
-        current_views=tuple(_current_views(reader, model.table, named)),
+        current_views=tuple(current_views(reader, model.table, named)),
     )
-
-
-def _current_views(reader: CatalogReader, table: TableName, named: Iterable[TableName]) -> Iterator[CurrentViewState]:
-    """What stands under the names of views of a table's current versions."""
-    for name in sorted(named):
-        view = _load_view(reader, name)
-        if view is not None:
-            own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(table)}
-            is_own = all(view.properties.get(key) == value for key, value in own.items())
-            columns = tuple(Column(column.name, column.type) for column in view.columns)
-            yield CurrentViewState(name, "view", columns, is_own)
-        elif _load(reader, name) is not None:
-            yield CurrentViewState(name, "table", (), is_own=False)
 
 
 def _appended(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
@@ -137,7 +118,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
     )
     loaded = [(name, kind, _load(reader, name)) for name, kind in parts]
     noted = [of.properties.get(CURRENT_VIEW, "") for name, _, of in loaded if of is not None and name == table.changes]
-    current = _current_views(reader, table, [table.sibling(of) for of in noted if of])
+    current = current_views(reader, table, [table.sibling(of) for of in noted if of])
     return (
         *(ConflictingRelation(of.name, "view") for of in current if of.is_own),
         *shown,
@@ -186,36 +167,6 @@ def _shown(source: SourceState, view: ViewState) -> Version:
     return next(known, Version(source.version.table, view.head, 0))
 
 
-def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
-    """The view under this name, and what it pins where it is one of ours."""
-    info = _load_view(reader, name)
-    if info is None:
-        return None
-    properties = info.properties
-    return ViewState(
-        columns=tuple(Column(column.name, column.type) for column in info.columns),
-        base_snapshot=_number(properties.get(PINNED_BASE)),
-        merged=_number(properties.get(PINNED_MERGED)),
-        head=_number(properties.get(PINNED_HEAD)),
-        is_clone=properties.get(KIND) == CLONE_KIND,
-    )
-
-
-def view_sql(reader: CatalogReader, name: TableName) -> str | None:
-    """The query of a view; None where there is no view of this name."""
-    info = _load_view(reader, name)
-    return info.sql if info is not None else None
-
-
-def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
-    from pyiceberg.exceptions import NoSuchViewError
-
-    try:
-        return reader.load_view(name.schema, name.name)
-    except (NoSuchViewError, NotImplementedError):
-        return None
-
-
 def last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
     """The sequence number of the newest snapshot written with a column that is gone now; 0 where there is none."""
     table = reader.load_table(name.schema, name.name)
@@ -244,6 +195,15 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
     }
     known = ((of.snapshot_id, of.schema_id) for of in table.metadata.snapshots)
     return {snapshot: columns[schema] for snapshot, schema in known if schema is not None and schema in columns}
+
+
+def columns_added_later(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
+    """The columns of a table that it did not have from the beginning, as far back as its metadata tells."""
+    table = _load(reader, name)
+    if table is None:
+        return ()
+    always = set.intersection(*({field.field_id for field in of.fields} for of in table.schemas().values()))
+    return tuple(field.name for field in table.schema().fields if field.field_id not in always)
 
 
 def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
@@ -581,7 +541,3 @@ def _types_ever(schemas: Iterable[Schema]) -> dict[int, set[str]]:
             field = schema.find_field(name)
             found[field.field_id].add(str(field.field_type) if field.field_type.is_primitive else "")
     return found
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text else None

@@ -151,6 +151,14 @@ class ReplaceView:
 
 
 @dataclass(frozen=True)
+class NoteCurrentView:
+    """The name of the view of current versions, noted in the change table; an empty name for none."""
+
+    table: TableName
+    view: str
+
+
+@dataclass(frozen=True)
 class ReplaceCurrentView:
     """The view of a table's current versions, with the table's columns as they are now."""
 
@@ -214,6 +222,7 @@ Step = (
     | CreateBase
     | MergeBase
     | ReplaceView
+    | NoteCurrentView
     | ReplaceCurrentView
     | DropCurrentView
     | SetProperties
@@ -255,6 +264,8 @@ def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for ea
             return f"merge {commits} commit(s) of changes into {table}"
         case ReplaceView(table, _, _, _, commits):
             return f"replace view {table}: base and {commits} commit(s) of changes"
+        case NoteCurrentView(table, name):
+            return f"note in {table} that {name or 'no view'} shows the current versions"
         case ReplaceCurrentView(view, table):
             return f"replace view {view} of the current versions of {table}"
         case DropCurrentView(view):

@@ -187,7 +187,6 @@ CONFIGURATION = (
         "changes: columns of the query that the table does not store",
         read=read_names,
         needs_changes=True,
-        effect="rows",
     ),
     ConfigKey(
         "renamed_columns",

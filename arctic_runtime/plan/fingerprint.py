@@ -29,9 +29,7 @@ _EVENTS = "events"
 
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
-    "configuration": (
-        "the model's key, contract, checks, `exclude_columns`, `keep_deleted` or `on_schema_change` changed"
-    ),
+    "configuration": ("the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed"),
     "columns": "columns of its upstreams were renamed, made again or given other types",
     "settings": "SQL settings of the profile changed",
     _EVENTS: "`input` changed",
@@ -82,7 +80,7 @@ def fingerprint(model: Model, upstreams: Upstreams) -> str:
         "query": (model.sql, *sorted(upstreams.views.items())),
         "configuration": (
             config.primary_key,
-            config.exclude_columns,
+            (),  # A key that no longer counts; without it all tables would be computed anew.
             config.on_schema_change,
             model.not_null,
             model.contract,

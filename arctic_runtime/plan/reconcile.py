@@ -23,9 +23,9 @@ from arctic_runtime.model.step import (
     DropCurrentView,
     DropTable,
     MergeBase,
+    NoteCurrentView,
     ReplaceCurrentView,
     ReplaceView,
-    SetProperties,
     SetWriteOrder,
     Step,
 )
@@ -180,8 +180,7 @@ def _current_view(model: Model, changes: ChangeTableState, base: BaseState, stat
     former = model.table.sibling(noted) if noted else None
     steps: list[Step] = [DropCurrentView(former)] if former in own and former not in (None, wanted) else []
     if noted != (wanted.name if wanted else ""):
-        values = {CURRENT_VIEW: wanted.name if wanted else ""}
-        steps.append(SetProperties("current_view.mark", model.table.changes, values))
+        steps.append(NoteCurrentView(model.table.changes, wanted.name if wanted else ""))
     is_free = all(of.is_own for of in state.current_views if of.name == wanted)
     if wanted and is_free and (wanted not in own or own[wanted].columns != base.columns):
         steps.append(ReplaceCurrentView(wanted, model.table))

@@ -17,7 +17,8 @@ from typing import Protocol
 from typing_extensions import Self
 
 from arctic_runtime.catalog.heads import ObservedHeads, observe_heads
-from arctic_runtime.catalog.observe import observe_readable, observe_source, view_sql
+from arctic_runtime.catalog.observe import observe_readable, observe_source
+from arctic_runtime.catalog.observe_views import view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded

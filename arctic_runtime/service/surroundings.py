@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
-from arctic_runtime.catalog.observe import view_sql
+from arctic_runtime.catalog.observe_views import view_sql
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError

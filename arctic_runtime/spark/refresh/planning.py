@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from arctic_runtime.catalog.manifests import observe_placement
-from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, view_sql
+from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source
+from arctic_runtime.catalog.observe_views import view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.removals import with_removals

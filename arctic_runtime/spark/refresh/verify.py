@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observe import columns_added_later
 from arctic_runtime.ivm.algebra.tree import Node, scans
-from arctic_runtime.model.columns import ACTION, plain_columns
+from arctic_runtime.model.columns import ACTION, plain_columns, same_name
 from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.shape import shape_of
@@ -70,6 +72,15 @@ def _events_are_all_there(table: TableSession, appended: ChangeTableState, upstr
     windows = {name: Window(name, None, end) for name, end in read.items()}
     rows = read_table(table.spark(), table.model.table, appended.head.snapshot)
     query = QueryInputs(table.model, upstreams).query(table.spark(), windows)
+    found = _as_bags(table, query, rows, check)
+    added = _added_later(table, table.model.table, query) if found.broken else []
+    if added and not _as_bags(table, query.drop(*added), rows, check).broken:
+        return Finding(check, left_out=_null_before(added))
+    return found
+
+
+def _as_bags(table: TableSession, query: DataFrame, rows: DataFrame, check: str) -> Finding:
+    """Rows of the query that a table lacks, and those that it has too many, in the columns of both."""
     wanted = conformed(query, [of for of in columns_of(rows) if of.name in query.columns])
     kept = rows.select(*[column(of) for of in wanted.columns])
     missing = wanted.exceptAll(kept).withColumn(ACTION, F.lit("missing"))
@@ -84,12 +95,26 @@ def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Up
         return Finding(check, left_out=reason)
     rows = _recomputed(table, state, upstreams)
     found = _compared(table, state, rows, check)
+    if found.broken and table.model.config.input == "changes":
+        added = _added_later(table, table.model.table.changes, rows)
+        if added and not _compared(table, state, rows.drop(*added), check).broken:
+            return Finding(check, left_out=_null_before(added))
     gone = [of for of, source in upstreams.states.items() if source and source.may_have_deleted_rows]
     if found.broken and gone and table.model.config.input == "changes":
         return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
     if found.broken and table.model.config.input == "changes" and _was_forgotten(state):
         return Finding(check, left_out="rows were forgotten that the events which it has read may still tell")
     return found
+
+
+def _added_later(table: TableSession, log: TableName, rows: DataFrame) -> list[str]:
+    """The columns of rows that a table got after its first ones."""
+    added = columns_added_later(table.reader, log)
+    return [of for of in rows.columns if any(same_name(of, other) for other in added)]
+
+
+def _null_before(added: list[str]) -> str:
+    return f"{', '.join(added)} came later, and may be null in rows of earlier events; a --full-refresh fills them"
 
 
 def _compared(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:

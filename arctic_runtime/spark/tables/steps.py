@@ -9,6 +9,7 @@ from typing_extensions import assert_never
 from arctic_runtime.model.compaction import ResizeBuckets, RewriteBase, RewriteFiles
 from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import CURRENT_VIEW
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.step import (
     CreateAppended,
@@ -21,6 +22,7 @@ from arctic_runtime.model.step import (
     DropTable,
     EvolveSchema,
     MergeBase,
+    NoteCurrentView,
     ReplaceCurrentView,
     ReplaceView,
     SetLayout,
@@ -70,6 +72,8 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
             merge_base(step, context)
         case ReplaceView():
             views.replace(context.spark, context.model, context.state, step, context.thresholds.pruning)
+        case NoteCurrentView(table, noted):
+            set_properties("current_view.mark", context.spark, table, {CURRENT_VIEW: noted})
         case ReplaceCurrentView():
             views.replace_current(context.spark, context.model, context.state, step)
         case DropCurrentView(view):

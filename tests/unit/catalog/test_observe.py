@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, NestedField, StringType
 
-from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source, reader_view, view_sql
+from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source
+from arctic_runtime.catalog.observe_views import reader_view, view_sql
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName

@@ -34,7 +34,7 @@ MADE = (2, "04664beb2f9e")
     [
         (a_model("select 2"), "query"),
         (a_model(primary_key=("id", "x")), "key"),
-        (a_model(exclude_columns=("x",)), "exclude_columns"),
+        (a_model(keep_deleted=False), "keep_deleted"),
         (a_model(on_schema_change="fail"), "on_schema_change"),
         (replace(STATE, not_null=("x",)), "contract"),
         (replace(STATE, contract=(Column("id", "int"),)), "contract"),

@@ -32,9 +32,9 @@ from arctic_runtime.model.step import (
     DropConflictingRelation,
     DropCurrentView,
     MergeBase,
+    NoteCurrentView,
     ReplaceCurrentView,
     ReplaceView,
-    SetProperties,
     SetWriteOrder,
     Step,
 )
@@ -433,8 +433,8 @@ def shown(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool =
     return CurrentViewState(name, "view", columns, is_own)
 
 
-def marked(name: str) -> SetProperties:
-    return SetProperties("current_view.mark", TABLE.changes, {CURRENT_VIEW: name})
+def marked(name: str) -> NoteCurrentView:
+    return NoteCurrentView(TABLE.changes, name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""Observing views through pyiceberg: of tables merged on read, of current versions, and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from arctic_runtime.catalog.reader import CatalogReader, RelationInfo
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import (
+    CLONE_KIND,
+    CURRENT_VIEW_KIND,
+    KIND,
+    MODEL_TABLE,
+    PINNED_BASE,
+    PINNED_HEAD,
+    PINNED_MERGED,
+)
+from arctic_runtime.model.state import CurrentViewState, ViewState
+
+
+def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
+    """The view under this name, and what it pins where it is one of ours."""
+    info = _load_view(reader, name)
+    if info is None:
+        return None
+    properties = info.properties
+    return ViewState(
+        columns=tuple(Column(column.name, column.type) for column in info.columns),
+        base_snapshot=_number(properties.get(PINNED_BASE)),
+        merged=_number(properties.get(PINNED_MERGED)),
+        head=_number(properties.get(PINNED_HEAD)),
+        is_clone=properties.get(KIND) == CLONE_KIND,
+    )
+
+
+def view_sql(reader: CatalogReader, name: TableName) -> str | None:
+    """The query of a view; None where there is no view of this name."""
+    info = _load_view(reader, name)
+    return info.sql if info is not None else None
+
+
+def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
+    from pyiceberg.exceptions import NoSuchViewError
+
+    try:
+        return reader.load_view(name.schema, name.name)
+    except (NoSuchViewError, NotImplementedError):
+        return None
+
+
+def current_views(reader: CatalogReader, table: TableName, named: Iterable[TableName]) -> Iterator[CurrentViewState]:
+    """What stands under names that a table has, or had, for the view of its current versions."""
+    for name in sorted(named):
+        view = _load_view(reader, name)
+        if view is not None:
+            own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(table)}
+            is_own = all(view.properties.get(key) == value for key, value in own.items())
+            columns = tuple(Column(column.name, column.type) for column in view.columns)
+            yield CurrentViewState(name, "view", columns, is_own)
+        elif _is_table(reader, name):
+            yield CurrentViewState(name, "table", (), is_own=False)
+
+
+def _is_table(reader: CatalogReader, name: TableName) -> bool:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        return False
+    return True
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
