@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.registry import operation
 from arctic_runtime.spark.maintenance.compaction import compact
 from tests.crash.dying import dying
+from tests.spark.documented import documented
 from tests.spark.test_expiry import expiring
 from tests.spark.warehouse import Rows, Warehouse
 
@@ -94,3 +97,60 @@ def test_a_full_refresh_replaces_rows_and_a_contract_and_new_columns_hold(lake: 
     assert operation("status").run(context, [wider], operation("status").read({})).lines
     with pytest.raises(ConfigError, match="needs a primary key"):
         operation("restore").run(context, [wider], operation("restore").read({"version": "1"}))
+
+
+WIDE = "select id, cast(n as bigint) as n, n * 2 as twice, 'x' as note from {changes(events)}"
+
+
+def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_joined(lake: Warehouse) -> None:
+    """Next to a list to which the same batches are added, of which some rows are the same."""
+    chance = random.Random(6)
+    model = appended(lake, partition_by=["bucket(2, id)"])
+    sums = lake.model("sums", "select id, sum(n) as n, count(*) as c from {m} group by id", primary_key="id")
+    totals = lake.model(
+        "totals",
+        "select id, n, 1 as c from {changes(m)}",
+        primary_key="id",
+        input="changes",
+        merge_columns={"n": "sum", "c": "sum"},
+    )
+    expected: Rows = []
+    for turn in range(4):
+        batch = [(chance.randrange(4), chance.randrange(3)) for _ in range(6)]
+        put(lake, *batch)
+        expected += [(of, n, 2 * n, *(() if turn < 2 else ("x",))) for of, n in batch]
+        if turn == 2:
+            expected = [(*row, None)[:4] for row in expected]
+            model = appended(lake, WIDE)
+        assert lake.run(model).mode == ("incremental" if turn else "create")
+        compact(lake.session_of(model), "full")
+        assert lake.rows(model) == sorted(expected, key=repr)
+        for reader in (sums, totals):
+            lake.run(reader)
+            found = {of: [row[1] for row in expected if row[0] == of] for of in {row[0] for row in expected}}
+            assert lake.rows(reader) == sorted(((of, sum(ns), len(ns)) for of, ns in found.items()), key=repr)
+    assert lake.broken(model) == []
+    assert lake.left_out(model) == [
+        "the table has each row of its events once: note came later, and may be null in rows of earlier events; "
+        "a --full-refresh fills them"
+    ]
+    lake.run(model, full_refresh=True)
+    assert {row[3] for row in lake.rows(model)} == {"x"}
+    assert lake.run(sums).mode == "full"
+    for of in (model, sums):
+        assert lake.broken(of) == lake.left_out(of) == []
+    with pytest.raises(SourceError, match="--full-refresh"):
+        lake.run(totals)
+    lake.run(totals, full_refresh=True)
+    assert lake.rows(totals) == lake.rows(sums)
+
+
+def test_the_example_of_the_documentation_appends_its_events(lake: Warehouse) -> None:
+    model = documented(lake, "configuration.md", "## Events without a key", "appended")
+    columns, day = "id int, at timestamp, amount int", datetime.datetime(2026, 1, 1)
+    lake.append("payments", [(1, day, 5)], columns)
+    lake.run(model)
+    lake.append("payments", [(1, day, 5), (2, day, None)], columns)
+    lake.run(model)
+    assert [(row[0], row[2]) for row in lake.rows(model)] == [(1, 5), (1, 5)]
+    assert lake.broken(model) == []

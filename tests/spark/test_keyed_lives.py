@@ -15,6 +15,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.maintenance.between import changes_between
 from arctic_runtime.spark.maintenance.compaction import compact
 from arctic_runtime.spark.refresh.restore import restore
 from tests.spark.test_change_models import cdc
@@ -35,8 +36,9 @@ class Event(NamedTuple):
 
 
 EVENTS = "id int, a string, n int, op string, lsn int"
-NARROW = "select id, a, n, op, lsn from {changes(events)}"
-WIDE = "select id, a, cast(n as bigint) as n, op, lsn, upper(a) as big from {changes(events)}"
+NARROW = "select id, a, n, op, lsn{at} from {{changes(events)}}"
+WIDE = "select id, a, cast(n as bigint) as n, op, lsn, upper(a) as big{at} from {{changes(events)}}"
+PLAIN = NARROW.format(at="")
 Row = dict[str, Any]
 
 
@@ -130,6 +132,25 @@ def by_a(events: Sequence[Event]) -> Rows:
     return versions(events, ("a",))
 
 
+def beliefs(events: Sequence[Event]) -> Rows:
+    """What is true from a time on, by the events of each row in the order of these times; of one time the last counts.
+
+    The time is `lsn % 7`.
+    """
+    counts = {(event.id, event.lsn % 7): event for event in in_order(events)}
+    found = []
+    for (key, at), event in counts.items():
+        ends = min((other for of, other in counts if of == key and other > at), default=None)
+        if event.op != "d":
+            found.append((key, event.a, event.n, at, ends))
+    return sorted(found, key=repr)
+
+
+def undeleted(events: Sequence[Event]) -> Rows:
+    """The same where deletes are values like any."""
+    return beliefs([event._replace(op="u") for event in events])
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of table: its keys, what its rows are after events, and another rule with what the rows are by that."""
@@ -142,6 +163,8 @@ class Kind:
     more: Mapping[str, Any] = field(default_factory=dict)
     """Keys that the model gets with its new columns."""
     truncations: int = 0
+    now: str = "true"
+    """Which rows are what the table says now, of one that keeps what it said before."""
 
 
 SUMS = {"a": "last_non_null", "n": "sum"}
@@ -161,6 +184,14 @@ KINDS = {
         {"truncate_when": "op = 't'", "on_match": "update"}, filled, {"on_match": "replace"}, newest, truncations=2
     ),
     "history": Kind({"history": "scd2", "track": ["a", "n"]}, versions, {"track": "a"}, by_a, ("id", "_valid_from")),
+    "two times": Kind(
+        {"history": "scd2", "valid_time": "at", "exclude_columns": ["op", "lsn", "at"]},
+        beliefs,
+        {"delete_when": "op = 'never'"},
+        undeleted,
+        ("id", "_valid_from", "_recorded_from"),
+        now="_recorded_to is null",
+    ),
 }
 SLOW = [name for name in KINDS if name != "a function that comes with its column"]
 
@@ -193,6 +224,7 @@ class Life:
         self.groups = lake.model("groups", sql, primary_key="a")
 
     def made(self, sql: str, **more: Any) -> Model:
+        sql = sql.format(at=", lsn % 7 as at" if "valid_time" in self.kind.config else "")
         return cdc(self.lake, sql=sql, merge=self.merge, **{**self.kind.config, **more})
 
     def arrive(self, count: int, late: bool = True) -> None:
@@ -220,12 +252,13 @@ class Life:
         return self.lake.run(self.model).mode
 
     def columns(self, *names: str) -> Rows:
-        return sorted_rows(self.lake.spark.table(quoted(*self.model.table.parts)).select(*names))
+        rows = self.lake.spark.table(quoted(*self.model.table.parts)).where(self.kind.now)
+        return sorted_rows(rows.select(*names))
 
     @property
     def own(self) -> tuple[str, ...]:
-        more = ("_valid_from", "_valid_to", "_is_current") if "_valid_from" in self.kind.key else ()
-        return ("id", "a", "n", *more)
+        more = {1: (), 2: ("_valid_from", "_valid_to", "_is_current"), 3: ("_valid_from", "_valid_to")}
+        return ("id", "a", "n", *more[len(self.kind.key)])
 
     def check(self, events: Sequence[Event], rows: Callable[[Sequence[Event]], Rows] | None = None) -> None:
         """The table is what the events give, and its readers are what it is."""
@@ -233,16 +266,35 @@ class Life:
         assert table == (rows or self.kind.rows)(events), f"seed {self.seed}"
         for reader in (self.copy, self.groups):
             self.lake.run(reader)
-        copied = sorted_rows(self.lake.spark.table(quoted(*self.copy.table.parts)).select(*self.kind.key, "a", "n"))
-        assert copied == self.columns(*self.kind.key, "a", "n"), f"seed {self.seed}"
-        assert self.lake.rows(self.groups) == grouped([row[1:3] for row in table]), f"seed {self.seed}"
+        own = (*self.kind.key, "a", "n")
+        everything, copied = (self.lake.spark.table(quoted(*of.table.parts)) for of in (self.model, self.copy))
+        assert sorted_rows(copied.select(*own)) == sorted_rows(everything.select(*own)), f"seed {self.seed}"
+        values = [(row.a, row.n) for row in everything.select("a", "n").collect()]
+        assert self.lake.rows(self.groups) == grouped(values), f"seed {self.seed}"
+
+    def replay(self, version: int) -> None:
+        """The changes since a version, applied to what the table was then, give what it is now."""
+        own = (*self.kind.key, "a", "n")
+        then = self.lake.spark.sql(
+            f"select * from {quoted(*self.model.table.changes.parts)} version as of {version}"
+        ).selectExpr("*", "_last_updated_sequence_number as at")
+        rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        log = [row.asDict() for row in then.orderBy("at", "_seq").collect()]
+        log += changes_between(self.lake.session_of(self.model), version, self.lake.head(self.model), 1000)
+        for row in log:
+            key = tuple(row[part] for part in self.kind.key)
+            rows.pop(key, None)
+            if row["_action"] != "delete":
+                rows[key] = tuple(row[part] for part in own)
+        table = self.lake.spark.table(quoted(*self.model.table.parts)).select(*own)
+        assert sorted(rows.values(), key=repr) == sorted_rows(table), f"seed {self.seed}"
 
 
 @pytest.mark.parametrize(
     ("kind", "merge", "seed"),
     [
         pytest.param(of, merge, seed, marks=pytest.mark.slow if of in SLOW else ())
-        for seed, (of, merge) in enumerate(zip(KINDS, ["on_write", "on_write", "on_read"] * 3, strict=False), 1)
+        for seed, (of, merge) in enumerate(zip(KINDS, ["on_write", "on_read"] * 4, strict=False), 1)
     ],
 )
 def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_change(
@@ -275,6 +327,7 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
     life.check([*kept, *life.events[before:]])
     assert lake.broken(life.model) == []
 
+    life.replay(good)
     ruled = life.made(WIDE, **{**life.kind.more, **life.kind.rule})
     with pytest.raises(ConfigError, match="the table was restored to an older version"):
         lake.run(ruled)
@@ -286,8 +339,10 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
 
     life.model = ruled
     assert [text for text in lake.left_out(ruled) if "changed since the last run; run it first" in text]
+    changed = lake.refresh_of(ruled).planner.explain().decision.because
+    assert all(key in changed for key in life.kind.rule)
     outcome = lake.run(ruled)
-    assert (outcome.mode, outcome.reason) == ("full", "QUERY_CHANGED")
+    assert (outcome.mode, outcome.reason, outcome.because) == ("full", "QUERY_CHANGED", changed)
     life.check(life.events, life.kind.then)
     life.arrive(6)
     assert life.run() == "incremental"
@@ -299,10 +354,10 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
 
 
 def test_a_rule_that_continues_applies_to_later_events_alone(lake: Warehouse) -> None:
-    model = cdc(lake, sql=NARROW, merge_columns={"n": "sum"})
+    model = cdc(lake, sql=PLAIN, merge_columns={"n": "sum"})
     lake.append("events", [Event(1, "x", 2, "u", 1), Event(1, "x", 3, "u", 2)], EVENTS)
     lake.run(model)
-    later = cdc(lake, sql=NARROW, merge_columns={"n": "max"}, on_configuration_change="continue")
+    later = cdc(lake, sql=PLAIN, merge_columns={"n": "max"}, on_configuration_change="continue")
     assert lake.run(later, refuse).mode == "unchanged"
     lake.append("events", [Event(1, "x", 4, "u", 3), Event(2, "y", 4, "u", 4)], EVENTS)
     assert lake.run(later).mode == "incremental"
