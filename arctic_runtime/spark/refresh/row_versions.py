@@ -286,10 +286,11 @@ def event_images(
 
 
 def rows_of_events(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
-    """The table's rows that follow from all events."""
+    """The table's rows that follow from all events, without columns that the query does not give."""
     places = Places.of(model.config, shape)
     folded = _folded(_event_points(events, shape, model, 3), shape, places, model.config).where("has_after")
-    told = [(i, of) for i, of in enumerate(shape.columns) if not is_named(of.name, (RECORDED_FROM, RECORDED_TO))]
+    own = [of for of in shape.given if not is_named(of, (RECORDED_FROM, RECORDED_TO))]
+    told = [(i, of) for i, of in enumerate(shape.columns) if is_named(of.name, own)]
     return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in told])
 
 
