@@ -361,6 +361,53 @@ def test_a_restored_history_goes_on(lake: Warehouse, merge: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("merge", "keep_deleted", "seed"), [("on_write", True, 1), ("on_read", False, 2)])
+def test_a_history_of_a_query_goes_on_after_a_restore_new_columns_and_full_refreshes(
+    lake: Warehouse, merge: str, keep_deleted: bool, seed: int
+) -> None:
+    """Next to the list of what each row was; the query's rows are permuted."""
+    chance = random.Random(seed)
+    config: dict[str, Any] = {"merge": merge, "keep_deleted": keep_deleted, "track": ["a", "b"]}
+    model, now, past = of_state(lake, **config), dict[int, tuple[str, int]](), dict[int, list[Any]]()
+
+    def differ() -> None:
+        for key in {*now, *past}:
+            known = past.setdefault(key, [None])
+            if known[-1] != now.get(key):
+                known.append(now.get(key))
+            if key not in now and not keep_deleted:
+                del past[key]
+
+    def check() -> None:
+        rows = lake.spark.table(quoted(*model.table.parts)).select("id", "a", "b", "_is_current").collect()
+        found = sorted((tuple(row[:3]), row[3]) for row in rows)
+        versions = [
+            ((key, *of), at == len(known) - 1) for key, known in past.items() for at, of in enumerate(known) if of
+        ]
+        assert found == sorted(versions), f"seed {seed}"
+        assert lake.broken(model) == [], f"seed {seed}"
+
+    kept: list[tuple[int, dict[int, list[Any]]]] = []
+    for turn in range(7):
+        for key in chance.sample(range(6), 3):
+            now[key] = (chance.choice("xy"), chance.randrange(2))
+        if turn:
+            del now[chance.choice(sorted(now))]
+        lake.load("rows", chance.sample([(key, *of) for key, of in now.items()], len(now)), ROWS)
+        if turn == 3:
+            then, past = kept[1]
+            restore(lake.session_of(model), then)
+            check()
+        if turn == 5:
+            model = of_state(lake, "select id, a, b, upper(a) as c from {rows}", **config)
+        lake.run(model, full_refresh=turn == 6)
+        differ()
+        check()
+        kept.append((lake.head(model), {key: list(known) for key, known in past.items()}))
+    assert lake.left_out(model) == []
+
+
+@pytest.mark.slow
 def test_a_full_refresh_never_loses_versions(lake: Warehouse) -> None:
     lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
     model = scd2(lake)

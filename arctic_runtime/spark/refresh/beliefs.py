@@ -106,7 +106,7 @@ def refreshed(versions: DataFrame, old: DataFrame | None, shape: Shape, model: M
 def differing(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
     """What would have to change for what the table says now to be these versions."""
     kept = tuple(of for of in shape.columns if not is_named(of.name, (RECORDED_FROM, RECORDED_TO)))
-    plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM), given=tuple(of.name for of in kept))
+    plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
     found = state_changes(versions, None if table is None else said_now(table), plain)
     return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 

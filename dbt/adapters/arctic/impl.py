@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from multiprocessing.context import SpawnContext
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -29,7 +29,7 @@ from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInf
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, TableName, changes_read
-from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, KIND
+from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
 from arctic_runtime.operations.registry import operation
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import text
@@ -315,14 +315,18 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The change table, the base and the totals that belong to an arctic model's relation, where it is one."""
+        """The relations beside an arctic model's own: change table, base, totals and the view of current versions."""
         if relation is None or not self._arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
-        changes = relation.incorporate(path={"identifier": f"{relation.identifier}{CHANGES_SUFFIX}"})
-        names += filter(None, [self._arctic_properties(changes).get(CURRENT_VIEW)])
-        found = [self.get_relation(str(relation.database), str(relation.schema), name) for name in names]
-        return [part for part in found if part is not None]
+        parts = [part for part in map(partial(self._beside, relation), names) if part is not None]
+        noted = (self._arctic_properties(part).get(CURRENT_VIEW) for part in parts)
+        views = [self._beside(relation, name) for name in noted if name]
+        own = [of for of in views if of and self._arctic_properties(of).get(KIND) == CURRENT_VIEW_KIND]
+        return [*own, *parts]
+
+    def _beside(self, relation: BaseRelation, name: str) -> BaseRelation | None:
+        return self.get_relation(str(relation.database), str(relation.schema), name)
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
