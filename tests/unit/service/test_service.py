@@ -54,6 +54,7 @@ class Project:
     refreshes: list[str] = field(default_factory=list)
     disk_is_full: threading.Event = field(default_factory=threading.Event)
     threads: int = 1
+    by_dbt: tuple[Scheduled, ...] = ()
 
     def changed(self) -> bool:
         return False
@@ -82,7 +83,7 @@ class Project:
         return ()
 
     def scheduled(self) -> Sequence[Scheduled]:
-        return ()
+        return self.by_dbt
 
     def run_scheduled(self, name: str) -> str:
         raise AssertionError(name)
@@ -105,12 +106,13 @@ class Shop:
     refreshes: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     disk_is_full: threading.Event = field(default_factory=threading.Event)
+    by_dbt: tuple[Scheduled, ...] = ()
 
     @contextmanager
     def serving(self, name: str) -> Iterator[Service]:
         profile = self.warehouse.profile
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
-        project = Project(self.warehouse, name, self.refreshes, self.disk_is_full)
+        project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
         table = ServiceTable("dwd", reader)
         service = Service(project, reader, SessionPool(profile), table, ServeSettings(), told=Told(self.said.append))
         thread = threading.Thread(target=service.run)
@@ -191,6 +193,20 @@ def test_a_full_disk_fails_refreshes_and_signs_of_life_and_ends_nothing(shop: Sh
         until(lambda: len(shop.refreshes) > before)
         until(lambda: not (first.live.table("left") or no_table()).error)
         assert first.live.state().role == "leads"
+
+
+def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: Shop) -> None:
+    shop.warehouse.create("mart")
+    mart = Scheduled("model.shop.mart", TableName("lake", "dwd", "mart"), "0 6 1 1 *", reads=frozenset({LEFT}))
+    shop.by_dbt = (mart,)
+    with shop.serving("first") as first:
+        until(lambda: first.live.table("mart") is not None)
+        found = first.live.table("mart")
+        assert found is not None
+        assert (found.kind, found.state, found.schedule, found.layer) == ("scheduled", "unknown", "0 6 1 1 *", 2)
+        first.live.set_error("schedule of model.shop.mart", "no such column")
+        until(lambda: (first.live.table("mart") or no_table()).state == "failed")
+        assert (first.live.table("mart") or no_table()).error == "no such column"
 
 
 def no_table() -> TableOverview:
