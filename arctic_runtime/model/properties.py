@@ -72,6 +72,7 @@ MODEL_TABLE: Final = "arctic.table"
 LAYOUT: Final = "arctic.layout"
 COMPACTED_UNTIL: Final = "arctic.trimmed"
 FORGOTTEN: Final = "arctic.forgotten"
+FORGOTTEN_UNTIL: Final = "arctic.forgotten-until"
 COMMIT_TIMES: Final = "arctic.ages"
 PINNED_BASE: Final = "arctic.base-snapshot"
 PINNED_MERGED: Final = "arctic.merged-snapshot"
@@ -158,6 +159,11 @@ STORED_NAMES: Final = (
         ("property of the change table",),
         "the sequence number up to which `update` rows may say nothing new: they took the place of rows that were "
         "forgotten",
+    ),
+    StoredName(
+        FORGOTTEN_UNTIL,
+        ("property of the change table",),
+        f"the same sequence number as in `{COMPACTED_UNTIL}`, where only change rows of forgotten keys are gone",
     ),
     StoredName(
         REPAIRED,

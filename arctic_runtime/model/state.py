@@ -204,7 +204,8 @@ class SourceState:
     `snapshots` are all that can still be read, also those that a replaced table has left behind.
     `rows` are those of the table, not of its change table. `key` is an arctic model's primary key; `base` its base,
     and `bases` the snapshots of that with the version that each is merged to, oldest first. `trimmed` is the sequence
-    number up to which change rows are no longer all in the log. `formerly` are the names that columns had in snapshots
+    number up to which change rows are no longer all in the log, and `forgotten` the same one where only those of
+    forgotten keys are gone. `formerly` are the names that columns had in snapshots
     of log and base where these were not those of today; `moved` tells of columns whose name was another one's once, or
     that had another name or another type.
     """
@@ -222,6 +223,7 @@ class SourceState:
     base: TableName | None = None
     bases: tuple[tuple[int, Version], ...] = ()
     trimmed: int = 0
+    forgotten: int = 0
     formerly: Mapping[int, Names] = field(default_factory=dict)
     moved: tuple[str, ...] = ()
     keeps_all: bool = False
@@ -239,6 +241,11 @@ class SourceState:
     def tells_all_after(self, version: Version | None) -> bool:
         """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
         return self.keeps(version) or (version is not None and version.sequence >= self.trimmed)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether change rows may be gone that newer ones have replaced, not only those of forgotten keys."""
+        return self.trimmed > 0 and self.trimmed != self.forgotten
 
     @property
     def has_deleted_rows(self) -> bool:

@@ -36,11 +36,6 @@ def tables_below(root: TableName, reads: Reads) -> tuple[TableName, ...]:
     return (root, *(table for table in order if table in found and table != root))
 
 
-def readers_of(table: TableName, reads: Reads) -> tuple[TableName, ...]:
-    """The models that read a table themselves."""
-    return tuple(sorted(model for model, of in reads.items() if table in of and model != table))
-
-
 def outdated(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Snapshots before a sequence number: those that can go, and those that a tag or a branch of somebody holds."""
     held = table.held | set(table.view_tags.values())

@@ -622,7 +622,10 @@ def ingestion_of_files() -> Scenario:
 
 
 def forgotten_rows() -> Scenario:
-    """Rows of a table, and of a sum that follows it, are forgotten; a file that an attempt left has one of them."""
+    """Rows of a table are forgotten, of a sum that follows it and of a maximum that can't take them back.
+
+    A file that an attempt left has one of them.
+    """
     sql = "select region, count(*) as n, sum(v) as v from {m} group by region"
 
     def root(lake: Warehouse) -> Model:
@@ -633,24 +636,31 @@ def forgotten_rows() -> Scenario:
     def total(lake: Warehouse) -> Model:
         return lake.model("total", sql, primary_key="region", refresh="strict")
 
+    def highest(lake: Warehouse) -> Model:
+        declared: dict[str, Any] = {"primary_key": "region", "input": "changes", "sequence_by": "lsn"}
+        query = "select region, v as high, lsn from {changes(m)}"
+        return lake.model("highest", query, **declared, merge_columns={"high": "max"}, compaction="off")
+
+    def models(lake: Warehouse) -> tuple[Model, ...]:
+        return root(lake), total(lake), highest(lake)
+
     def build(lake: Warehouse) -> None:
         columns = "id int, region string, v int, lsn bigint"
         for place, v in enumerate((1, 100)):
             rows = [(key, "eu" if key % 2 else "us", v * key, place) for key in range(20)]
             lake.append("places", rows[:: place + 1], columns)
-            lake.run(root(lake))
-            lake.run(total(lake))
+            for model in models(lake):
+                lake.run(model)
 
     def act(lake: Warehouse) -> None:
         if "m__forget" not in lake.reader.list_relations(lake.namespace):
             copy_a_file(lake, "m__changes")
-        request = Forget(keys=("2", "3"))
-        models = (root(lake), total(lake))
-        certificate = Forgetting(models[0], models, lake.reader, lambda: lake.spark, request).run()
+        request = Forget(keys=("18", "3"))
+        certificate = Forgetting(root(lake), models(lake), lake.reader, lambda: lake.spark, request).run()
         assert certificate.is_clean, certificate
 
     names = ("keys", "mark", "delete", "rewrite", "record", "manifests", "remove_files", "drop")
-    return Scenario(tuple(f"forget.{name}" for name in names), build, act, of(root, total), ("m", "total"))
+    return Scenario(tuple(f"forget.{name}" for name in names), build, act, models, ("m", "total", "highest"))
 
 
 def copy_a_file(lake: Warehouse, table: str) -> None:

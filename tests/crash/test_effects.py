@@ -16,8 +16,8 @@ from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.model.properties import MODE, OFFSETS
 from arctic_runtime.spark.maintenance.compaction import compact
 from tests.crash.killing import killed
-from tests.crash.prebuilt import Prebuilt, folder_of
 from tests.crash.scenarios import REACHED, SCENARIOS, Scenario, later, namespace_of, rounds
+from tests.spark.prebuilt import Prebuilt, folder_of
 from tests.spark.warehouse import Rows, Warehouse, sorted_rows
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -10,105 +11,184 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import DataError
-from arctic_runtime.ivm.frontend.reads import with_position
-from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import SEQUENCE, plain_columns
-from arctic_runtime.model.names import TableName, changes_read, changes_view
-from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
-from arctic_runtime.model.shape import shape_of
-from arctic_runtime.model.state import built
-from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.model.columns import ACTION, BEFORE, RECORDED_FROM, RECORDED_TO, SEQUENCE, plain_columns
+from arctic_runtime.model.merge_columns import function_of
+from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of
+from arctic_runtime.model.shape import INSERT, Shape, is_named
+from arctic_runtime.model.state import ChangeTableState, SourceState, built
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh import events, truncations
-from arctic_runtime.spark.refresh.diff import refresh_changes
-from arctic_runtime.spark.refresh.forget_table import erase, sought
-from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.refresh import beliefs, events, row_versions, truncations
+from arctic_runtime.spark.refresh.diff import refresh_changes, state_changes
+from arctic_runtime.spark.refresh.forget_table import publish_forgotten, rows_now, sought
+from arctic_runtime.spark.refresh.run import Narrowed, QueryInputs, Refresh
 from arctic_runtime.spark.refresh.trace import key_of
-from arctic_runtime.spark.tables.append import publish
-from arctic_runtime.spark.tables.frames import (
-    current_rows,
-    examples,
-    match,
-    read_until,
-    with_source_position,
-)
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, examples, match
+from arctic_runtime.spark.tables.table_session import TableSession
+
+_PLACE = "__arctic_place"
 
 
-def recompute(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
-    """Has the rows under some keys be what the events leave behind that are not `forgotten`.
+@dataclass(frozen=True)
+class ForgottenRows:
+    """Change rows of an upstream that are forgotten: those under `keys`, of commits before `since`, None for all.
 
-    Merge functions take back what a deleted row has brought, so their rows are right already. Raises DataError where
-    rows were declared or restored, so that they follow from no events; and where rows, or versions of them, follow from
-    forgotten events and others together.
+    `restated`: the commit `since` has the rows that are still there under these keys, and nothing else.
     """
-    if refresh.model.config.merge_columns:
-        return
-    attempts = refresh.table.reader.thresholds.commits.attempts
-    retried(partial(_recompute, refresh, keys, forgotten), attempts)
+
+    keys: DataFrame
+    since: int | None = None
+    restated: bool = False
+
+    def skip(self, source: SourceState, rows: DataFrame) -> DataFrame:
+        """The rows of other keys, and those that came after the forgetting: rows to follow as any others."""
+        return self._without(source, rows, self.since + 1 if self.since is not None and self.restated else self.since)
+
+    def leave(self, source: SourceState, rows: DataFrame) -> DataFrame:
+        """The rows that are left: those that `skip` leaves, and what is still there under the keys, as inserts."""
+        left = self._without(source, rows, self.since)
+        if self.since is None or not self.restated:
+            return left
+        is_restated = F.col(COMMIT_ORDER) == self.since
+        said = {ACTION: F.when(is_restated, F.lit(INSERT)).otherwise(F.col(ACTION))}
+        if BEFORE in left.columns:
+            said[BEFORE] = F.when(~is_restated, F.col(BEFORE))
+        return left.withColumns(said)
+
+    def _without(self, source: SourceState, rows: DataFrame, before: int | None) -> DataFrame:
+        gone = self.keys.select(*self.keys.columns)
+        if before is None:
+            return rows.join(gone, match(rows, key_of(source, gone)), "left_anti")
+        placed = rows.withColumn(_PLACE, F.col(COMMIT_ORDER))
+        on = match(placed, key_of(source, gone)) & (placed[_PLACE] < before)
+        return placed.join(gone, on, "left_anti").drop(_PLACE)
 
 
-def _recompute(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
+def skipping(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
+    """Has a refresh pass over forgotten rows: what was made of them is computed again from the others."""
+    return {source: rows.skip for source, rows in forgotten.items()}
+
+
+def takes_back(refresh: Refresh) -> bool:
+    """Whether the rows of a model just follow the deletion of others: it adds up, and all its events can't be read."""
+    model = refresh.model
+    changes, _ = built(refresh.table.observe(), model.table)
+    rest = (of.name for of in plain_columns(changes.columns) if not is_named(of.name, model.config.primary_key))
+    config = model.config
+    if config.sequence_groups or any(function_of(config.merge_columns, config.on_match, of) != "sum" for of in rest):
+        return False
+    return bool(_changed_otherwise(_last_run(changes)) or _losing(refresh.planner.observe_upstreams()))
+
+
+def check(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
+    """Raises DataError where the rows under some keys can't be computed again without `forgotten` rows of upstreams.
+
+    They can't where rows were declared or restored; nor where a row follows from forgotten events and others, and these
+    can't all be read any more, or do not tell what the table recorded when.
+    """
     session, model = refresh.table, refresh.model
     state = session.reconciled(session.observe(), fold=True)
-    changes, _ = built(state, model.table)
-    last = last_run(changes)
-    assert last is not None
-    assert changes.head is not None
-    _check(refresh, last)
-    shape = shape_of(model, state, plain_columns(changes.columns))
-    found, _ = sought(session, state, keys)
-    rows = _left(refresh, refresh.planner.observe_upstreams(), last, forgotten)
-    query = found.select(truncations.spread_over_own_keys(model, rows), model.config.entity_key)
-    if model.config.has_history or not events.is_newest_event(model):
-        _check_alone(model, query)
-        erase(session, keys)
-        return
-    events.check_order(model, query)
-    old = current_rows(session.spark(), model, state, session.reader.thresholds.pruning, found)
-    assert old is not None
-    net = events.net_events(model, query, shape)
-    ordered = model.config.sequence_by is not None
-    moved = refresh_changes(net.where("not deleted"), old, shape, False, None)
-    moved = moved.withColumn(SEQUENCE, F.lit(None).cast(shape.sequence_type)) if ordered else moved
-    commit = AppendChanges(model.table.changes, changes.head.snapshot, "full", "FORGOTTEN")
-    publish(ChangeSet(commit, moved, shape, last.repeated("full", "FORGOTTEN")), session.context(state))
-    session.reconciled(session.observe())
-
-
-def _check(refresh: Refresh, last: RunSummary) -> None:
-    was = "restored" if last.restored is not None else "declared" if last.declared and last.declared.places else ""
-    if was:
+    last = _last_run(built(state, model.table)[0])
+    if was := _changed_otherwise(last):
         raise DataError(
-            f"{refresh.model.table}: rows of it were {was}, so they don't follow from the events that are left.\n"
+            f"{model.table}: rows of it were {was}, so they don't follow from events; nothing was done.\n"
             f"  what to do: run it with --full-refresh, then `arctic forget` again"
         )
-
-
-def _check_alone(model: Model, left: DataFrame) -> None:
-    """Raises DataError where rows or their versions were made of other events as well: they can't be told apart."""
-    rows = left.limit(3).collect()
+    lost = _losing(refresh.planner.observe_upstreams())
+    if model.config.valid_time:
+        why = "bitemporal versions can't be recorded once more as of their time"
+    elif lost and (model.config.has_history or not events.is_newest_event(model)):
+        why = f"{', '.join(lost)} no longer keeps all rows"
+    else:
+        return
+    found, _ = sought(session, state, keys)
+    left = _left(refresh, last, {of: ForgottenRows(gone) for of, gone in forgotten.items()})
+    rows = found.select(left, model.config.entity_key).limit(3).collect()
     if rows:
         raise DataError(
-            f"{model.table}: rows, or versions of them, were made of forgotten events and of others.\n{examples(rows)}"
+            f"{model.table}: rows, or versions of them, were made of forgotten events and of others, and can't be "
+            f"computed again without the forgotten ones; nothing was done.\n{examples(rows)}"
+            f"  why: {why}\n"
             f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
         )
 
 
-def _left(
-    refresh: Refresh, upstreams: Upstreams, last: RunSummary, forgotten: Mapping[TableName, DataFrame]
+def recompute(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
+    """Has the rows under some keys be what the events leave behind that are not `forgotten`."""
+    attempts = refresh.table.reader.thresholds.commits.attempts
+    retried(partial(_recompute, refresh, keys, forgotten), attempts)
+
+
+def _recompute(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
+    session, model = refresh.table, refresh.model
+    state = session.reconciled(session.observe(), fold=True)
+    changes, _ = built(state, model.table)
+    found, _ = sought(session, state, keys)
+    left = _left(refresh, _last_run(changes), forgotten)
+    key = model.config.entity_key
+    spread = truncations.spread(model, left, found.rows.toDF(*key) if key else found.rows)
+    query = found.select(spread, key)
+    compute = partial(_versions, session, changes) if model.config.has_history else partial(_rows, model)
+    old = rows_now(session, state, found)
+    publish_forgotten(session, state, lambda shape: compute(query, old, shape))
+    session.reconciled(session.observe())
+
+
+def _rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows that turn `old` rows into what events leave behind."""
+    events.check_order(model, query)
+    net = events.net_events(model, query, shape)
+    moved = refresh_changes(net.where("not deleted"), old, shape, False, None)
+    return moved.withColumn(SEQUENCE, F.lit(None).cast(shape.sequence_type)) if shape.is_ordered else moved
+
+
+def _versions(
+    session: TableSession, changes: ChangeTableState, query: DataFrame, old: DataFrame, shape: Shape
 ) -> DataFrame:
-    """What the query gives of all events that were read, but for those that are forgotten."""
-    spark, model = refresh.table.spark(), refresh.model
-    read, states = offsets_of(last), {of: upstreams.states[str(of)] for of in changes_read(model.sql)}
-    placed = all(state is not None and state.format_version >= 3 for state in states.values())
-    for source, state in states.items():
+    """Change rows that turn `old` versions into those of events."""
+    versions = row_versions.rows_of_events(query, shape, session.model)
+    if session.model.config.valid_time:
+        time = beliefs.time_of_run(session.now, last_load(changes))
+        recorded = {RECORDED_FROM: F.lit(time), RECORDED_TO: F.lit(None).cast("timestamp")}
+        versions = versions.withColumns(recorded)
+    return state_changes(versions, old, shape, keyed=True)
+
+
+def _last_run(changes: ChangeTableState) -> RunSummary:
+    last = last_run(changes)
+    assert last is not None
+    return last
+
+
+def _changed_otherwise(last: RunSummary) -> str:
+    """What brought rows of a table besides its events."""
+    if last.restored is not None:
+        return "restored"
+    return "declared" if last.declared and last.declared.places else ""
+
+
+def _losing(upstreams: Upstreams) -> Sequence[str]:
+    """The upstreams that do not have all change rows any more."""
+    return [of for of, state in upstreams.states.items() if state and (state.is_compacted or state.has_deleted_rows)]
+
+
+def _left(refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]) -> DataFrame:
+    """What the query gives of all rows that were read, but for those that are forgotten."""
+    upstreams, read = refresh.planner.observe_upstreams(), offsets_of(last)
+    windows: dict[str, Window] = {}
+    narrowed: dict[TableName, Callable[[SourceState, DataFrame], DataFrame]] = {}
+    for source in changes_read(refresh.model.sql):
+        state = upstreams.states[str(source)]
         assert state is not None
-        rows = read_until(spark, state, read.get(str(source), state.version))
-        gone = forgotten.get(source)
-        if gone is not None:
-            rows = rows.join(gone.select(*gone.columns), match(rows, key_of(state, gone)), "left_anti")
-        shown = with_source_position(rows, state.keeps_all) if placed else rows
-        shown.createOrReplaceTempView(name(changes_view(source)))
-    return spark.sql((with_position(model.sql) if placed else None) or model.sql)
+        until = read.get(str(source), state.version)
+        windows[str(source)] = Window(str(source), None, until if state.keeps(until) else state.version)
+        narrowed[source] = partial(_until, until, forgotten.get(source))
+    return QueryInputs(refresh.model, upstreams, narrowed).query(refresh.table.spark(), windows)
+
+
+def _until(version: Version, forgotten: ForgottenRows | None, source: SourceState, rows: DataFrame) -> DataFrame:
+    """The rows of a source that were read, as far as they are left; by their lineage where the snapshot is expired."""
+    read = rows if source.keeps(version) else rows.where(F.col(COMMIT_ORDER) <= version.sequence)
+    return forgotten.leave(source, read) if forgotten is not None else read

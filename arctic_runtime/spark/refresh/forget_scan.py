@@ -1,4 +1,4 @@
-"""What is left of forgotten rows: all data files of a table are read, whatever snapshots and deletion vectors say."""
+"""Which data files hold rows of some keys: all are read, whatever snapshots and deletion vectors say."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.disk_files import DiskFile, DiskFiles
-from arctic_runtime.catalog.observe import observe_snapshots
+from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.effects import effect
+from arctic_runtime.model.forgetting import TableToForget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
+from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import ChangeTableState, TableState, built
 from arctic_runtime.plan.forgetting import forgotten_from, outdated
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys, read_table
@@ -67,13 +69,19 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
     removed = _remove(part, files, stray)
     own = files.of_snapshot(part.snapshot)
     held = sum(count for path, count in rows.items() if path in own)
-    live = found.select(read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key)
-    counts = live.agg(F.count(F.lit(1)), F.count_if(F.col(COMMIT_ORDER) < part.since)).collect()[0]
+    counts = _live(session, part, found) if held else (0, 0)
     left = [*_kept_snapshots(session, state, part.table, lambda of: not rows.keys() & files.of_snapshot(of))]
     left += [f"{held - counts[0]} deleted row(s) are in files of {part.table}"] if held > counts[0] else []
     left += [f"{counts[1]} change row(s) of {part.table} are older than the forgetting"] if counts[1] else []
     left += [f"{of.path} holds rows and may be written right now" for of in stray if of.path not in removed]
     return Scanned(len(on_disk), len(removed), tuple(left))
+
+
+def _live(session: TableSession, part: _Part, found: Keys) -> tuple[int, int]:
+    """How many rows a table has under the keys, and how many of them are older than they may be."""
+    rows = found.select(read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key)
+    all_rows, older = rows.agg(F.count(F.lit(1)), F.count_if(F.col(COMMIT_ORDER) < part.since)).collect()[0]
+    return all_rows, older
 
 
 def _remove(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
@@ -108,3 +116,41 @@ def _kept_snapshots(
     gone, held = outdated(found, forgotten_from(found, state))
     older = [of for of in (*gone, *held) if not is_without(of)]
     return tuple(f"snapshot {of} of {table} is kept{' by a tag or a branch' if of in held else ''}" for of in older)
+
+
+# Before anything is forgotten
+
+
+def to_forget(session: TableSession, keys: DataFrame) -> TableToForget:
+    """What of a table would be forgotten."""
+    arrow = keys.toArrow()
+    sizes: list[int] = []
+    snapshots = 0
+    for table in (session.model.table.changes, session.model.base):
+        files = DiskFiles(session.reader, table, session.model.config.entity_key)
+        sizes += [size for path, size in files.of_snapshot().items() if files.rows_under(path, arrow)]
+        kept = observe_snapshots(session.reader, table)
+        snapshots += len(outdated(kept, kept.lineage[-1].sequence)[0]) if kept is not None and kept.lineage else 0
+    savepoints = holding_savepoints(session, keys)
+    return TableToForget(session.model.table, arrow.num_rows, len(sizes), sum(sizes), snapshots, savepoints)
+
+
+def holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
+    """The names of savepoints whose files hold rows of some keys, deleted ones too."""
+    model, arrow = session.model, keys.toArrow()
+    found = []
+    for of in observe_savepoints(session.reader, model):
+        if _holds(session, of, arrow):
+            found.append(of.name)
+    return tuple(found)
+
+
+def _holds(session: TableSession, savepoint: Savepoint, keys: object) -> bool:
+    model = session.model
+    for table in (model.table.changes, model.base):
+        files = DiskFiles(session.reader, table, model.config.entity_key)
+        snapshot = files.tagged(savepoint.name)
+        paths = files.of_snapshot(snapshot) if snapshot is not None else {}
+        if any(files.rows_under(path, keys) for path in paths):
+            return True
+    return False

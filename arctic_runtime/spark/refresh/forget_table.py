@@ -10,7 +10,6 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.disk_files import DiskFiles
 from arctic_runtime.catalog.manifests import has_removed_entries
 from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.effects import retried
@@ -21,9 +20,9 @@ from arctic_runtime.model.forgetting import TableForgotten
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES
 from arctic_runtime.model.run_summary import last_run
-from arctic_runtime.model.savepoint import Savepoint, SetTag
+from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.shape import DELETE, UPDATE, Shape, shape_of
-from arctic_runtime.model.state import BaseState, ChangeTableState, TableState, built
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, built
 from arctic_runtime.model.step import AppendChanges, DropBranches, SetProperties, Step
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.changelog_compaction import kept_ages
@@ -57,12 +56,17 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 @dataclass(frozen=True)
-class _Restated:
-    """A commit that says once more what rows are whose history goes, and the version before it."""
+class Restated:
+    """A table of which nothing under some keys is to be kept that came before the commit `since`.
 
-    version: Version
-    before: Age
+    Where `has_rows`, that commit has the rows that are still there, and nothing else; else there were none. `until` is
+    the newest commit that brought rows by then: whoever has read it has read all that goes.
+    """
+
     keys: Keys
+    since: int
+    until: Age
+    has_rows: bool
 
 
 def sought(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
@@ -74,18 +78,29 @@ def sought(session: TableSession, state: TableState, keys: DataFrame) -> tuple[K
     return lookup_keys(keys.toDF(*key), count, rows, session.reader.thresholds.pruning), count
 
 
-def erase(session: TableSession, keys: DataFrame, where: Expression | None = None) -> None:
-    """Deletes the rows of some keys, or those of them `where` a condition is true, as a change that readers see."""
-    retried(partial(_erase, session, keys, where), session.reader.thresholds.commits.attempts)
+def erase(session: TableSession, keys: DataFrame, where: Expression | None = None) -> int:
+    """Deletes the rows of some keys, or those of them `where` a condition is true, as a change that readers see.
+
+    Returns the sequence number of the change table as of which there are none.
+    """
+    return retried(partial(_erase, session, keys, where), session.reader.thresholds.commits.attempts)
 
 
-def _erase(session: TableSession, keys: DataFrame, where: Expression | None) -> None:
+def _erase(session: TableSession, keys: DataFrame, where: Expression | None) -> int:
     state = session.reconciled(session.observe())
+    changes, _ = built(state, session.model.table)
     old = rows_now(session, state, sought(session, state, keys)[0])
     old = old if where is None else old.where(where)
-    if not old.isEmpty():
-        _publish(session, state, partial(state_changes, old.limit(0), old))
-        session.reconciled(session.observe())
+    if old.isEmpty():
+        return changes.commits[-1].version.sequence
+    publish_forgotten(session, state, partial(state_changes, old.limit(0), old))
+    now, _ = built(session.reconciled(session.observe()), session.model.table)
+    return _commit_after(now, changes).version.sequence
+
+
+def _commit_after(now: ChangeTableState, before: ChangeTableState) -> Commit:
+    """The commit that was made on top of an observed state."""
+    return next(of for of in now.commits if of.parent == before.commits[-1].version.snapshot)
 
 
 def rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
@@ -95,7 +110,7 @@ def rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
     return rows
 
 
-def _publish(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
+def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
     """Publishes change rows in a commit that says otherwise what the newest run said."""
     changes, _ = built(state, session.model.table)
     last, table = last_run(changes), session.model.table.changes
@@ -106,23 +121,21 @@ def _publish(session: TableSession, state: TableState, rows: Callable[[Shape], D
     publish(ChangeSet(commit, rows(shape), shape, last.repeated("full", "FORGOTTEN")), session.context(state))
 
 
-def purge(session: TableSession, keys: DataFrame, read_by_all: Callable[[], None]) -> TableForgotten:
-    """Takes all that there ever was of some keys out of a table's files, but for the rows that it has of them now.
+def purge(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+    """Takes all that there ever was of `count` keys out of a table's files, but for what was restated and came later.
 
-    `read_by_all` has all readers of the table read what it says now. Raises CommitConflict where others were always
+    All readers of the table have to have read it as it was restated. Raises CommitConflict where others were always
     faster.
     """
     attempts = session.reader.thresholds.commits.attempts
-    return retried(partial(_purge, session, keys, read_by_all), attempts)
+    return retried(partial(_purge, session, restated, count), attempts)
 
 
-def _purge(session: TableSession, keys: DataFrame, read_by_all: Callable[[], None]) -> TableForgotten:
-    model, count = session.model, keys.count()
-    restated = _restate(session, keys)
-    read_by_all()
+def _purge(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+    model = session.model
     state = session.reconciled(session.observe(), fold=True)
     _drop_branches(session, state)
-    purge_changes(Purged(restated.keys, restated.version, restated.before), session.context(state))
+    purge_changes(Purged(restated.keys, restated.since, restated.until), session.context(state))
     state = session.observe()
     rewritten = rewrite_changes(restated.keys.near, session.context(state))
     rewritten += purge_base(restated.keys.near, session.context(state))
@@ -146,24 +159,35 @@ def _merged_for_certain(changes: ChangeTableState, base: BaseState) -> Version:
     return max([base.merged, *known], key=lambda version: version.sequence)
 
 
-def _restate(session: TableSession, keys: DataFrame) -> _Restated:
-    """Says once more what the rows under some keys are, as changes that change nothing."""
+def restate(session: TableSession, keys: DataFrame) -> Restated:
+    """Says once more what the rows under some keys are, as changes that change nothing, where there are any."""
+    return retried(partial(_restate, session, keys), session.reader.thresholds.commits.attempts)
+
+
+def _restate(session: TableSession, keys: DataFrame) -> Restated:
     state = session.reconciled(session.observe(), fold=True)
     changes, _ = built(state, session.model.table)
-    before = changes.commits[-1]
     shape = shape_of(session.model, state, plain_columns(changes.columns))
-    wanted = keys if shape.rest else _without_rows(session, state, keys)
-    found, _ = sought(session, state, wanted)
-    _publish(session, state, partial(_said_again, session, state, found))
+    found, _ = sought(session, state, keys)
+    there = rows_now(session, state, found).select(*as_key(session.model.config.entity_key))
+    if there.isEmpty():
+        return nothing_left(session, state, found, changes.commits[-1].version.sequence)
+    if not shape.rest:
+        # A row that is nothing but its key has nothing to forget while it is there.
+        others, _ = sought(session, state, keys.join(there, list(keys.columns), "left_anti"))
+        return nothing_left(session, state, others, changes.commits[-1].version.sequence)
+    publish_forgotten(session, state, partial(_said_again, session, state, found))
     now, _ = built(session.observe(), session.model.table)
-    said = next(of for of in now.commits if of.parent == before.version.snapshot)
-    return _Restated(said.version, Age(before.version.sequence, before.at_ms), found)
+    said = _commit_after(now, changes)
+    return Restated(found, said.version.sequence, Age(said.version.sequence, said.at_ms), has_rows=True)
 
 
-def _without_rows(session: TableSession, state: TableState, keys: DataFrame) -> DataFrame:
-    """The keys without a row: where a row is nothing but its key, the others have nothing to forget."""
-    rows = rows_now(session, state, sought(session, state, keys)[0]).select(*as_key(session.model.config.entity_key))
-    return keys.join(rows, list(keys.columns), "left_anti")
+def nothing_left(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
+    """What is to be kept of keys that have no row as of a sequence number of the change table."""
+    changes, _ = built(state, session.model.table)
+    known = [of for of in changes.commits if of.rows and of.version.sequence <= until]
+    newest = known[-1] if known else changes.commits[0]
+    return Restated(keys, until + 1, Age(newest.version.sequence, newest.at_ms), has_rows=False)
 
 
 def _said_again(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
@@ -221,30 +245,6 @@ def _drop_old_state(session: TableSession, state: TableState) -> None:
     totals = session.model.table.totals
     if state.aggregate_state is None and observe_snapshots(session.reader, totals) is not None:
         drop_with_files(session.spark(), totals)
-
-
-# Savepoints
-
-
-def holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
-    """The names of savepoints whose files hold rows of some keys, deleted ones too."""
-    model, arrow = session.model, keys.toArrow()
-    found = []
-    for of in observe_savepoints(session.reader, model):
-        if _holds(session, of, arrow):
-            found.append(of.name)
-    return tuple(found)
-
-
-def _holds(session: TableSession, savepoint: Savepoint, keys: object) -> bool:
-    model = session.model
-    for table in (model.table.changes, model.base):
-        files = DiskFiles(session.reader, table, model.config.entity_key)
-        snapshot = files.tagged(savepoint.name)
-        paths = files.of_snapshot(snapshot) if snapshot is not None else {}
-        if any(files.rows_under(path, keys) for path in paths):
-            return True
-    return False
 
 
 def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:

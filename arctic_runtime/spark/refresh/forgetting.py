@@ -9,30 +9,30 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.disk_files import DiskFiles
-from arctic_runtime.catalog.observe import observe_snapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.ivm.frontend.reads import reads
 from arctic_runtime.model.columns import IS_CURRENT
-from arctic_runtime.model.forgetting import Certificate, ForgetPlan, TableForgotten, TableToForget
+from arctic_runtime.model.forgetting import Certificate, ForgetPlan, TableForgotten
 from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.state import TableState, built
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.forgetting import outdated, readers_of, tables_below
+from arctic_runtime.plan.forgetting import tables_below
 from arctic_runtime.spark.refresh import forget_letters, trace
-from arctic_runtime.spark.refresh.forget_events import recompute
-from arctic_runtime.spark.refresh.forget_scan import scan
+from arctic_runtime.spark.refresh.forget_events import ForgottenRows, check, recompute, skipping, takes_back
+from arctic_runtime.spark.refresh.forget_scan import holding_savepoints, scan, to_forget
 from arctic_runtime.spark.refresh.forget_table import (
+    Restated,
     drop_savepoints,
     erase,
-    holding_savepoints,
+    nothing_left,
     purge,
+    restate,
     rows_now,
     sought,
 )
@@ -43,6 +43,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Of = TypeVar("Of")
+NOTHING: Mapping[TableName, ForgottenRows] = {}
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Forgetting:
         """What would be forgotten; changes nothing."""
         self._check()
         found = self._trace(self._kept_keys)
-        tables = tuple(self._to_forget(self._known[table], keys) for table, keys in found.items())
+        tables = tuple(to_forget(self._session(self._known[table]), keys) for table, keys in found.items())
         letters = forget_letters.count(self._session(self.root), self._of_letters(found))
         return ForgetPlan(tables, letters, self._notes())
 
@@ -93,15 +96,16 @@ class Forgetting:
         is forgotten then.
         """
         self._check()
+        noted = {table: ForgottenRows(read_keys(self.spark(), table)) for table in self._noted_before()}
         for model in (self.root, *self._below) if self.root.config.input == "state" else self._below:
-            self._refresh(model)
+            self._refresh(model, noted)
         found = self._trace(self._stored_keys)
         self._check_gone(found)
+        self._check_recomputable(found)
         dropped = self._savepoints(found)
         letters = forget_letters.drop(self._session(self.root), self._of_letters(found))
-        if found:
-            self._delete(found)
-        done = [self._purge(model, found[model.table]) for model in self._order if model.table in found]
+        restated = self._delete(found) if found else {}
+        done = [self._purge(model, found, restated) for model in self._order if model.table in found]
         for model in self._below:
             self._refresh(model)
         checked = tuple(self._checked(replace(of, dropped_savepoints=dropped.get(of.table, ()))) for of in done)
@@ -143,6 +147,10 @@ class Forgetting:
 
     def _session(self, model: Model) -> TableSession:
         return TableSession(model, self.reader, self.spark, self.now)
+
+    def _noted_before(self) -> list[TableName]:
+        """The tables whose keys an attempt has noted that died."""
+        return [model.table for model in self._order if has_keys(self.reader, model.table)]
 
     def _check(self) -> None:
         if bool(self.request.keys) == bool(self.request.where):
@@ -232,20 +240,6 @@ class Forgetting:
             return found.get(self.root.table)
         return trace.given_keys(self.spark(), self.root, self._session(self.root).observe(), self.request.keys)
 
-    # The plan
-
-    def _to_forget(self, model: Model, keys: DataFrame) -> TableToForget:
-        session, arrow = self._session(model), keys.toArrow()
-        sizes: list[int] = []
-        snapshots = 0
-        for table in (model.table.changes, model.base):
-            files = DiskFiles(self.reader, table, model.config.entity_key)
-            sizes += [size for path, size in files.of_snapshot().items() if files.rows_under(path, arrow)]
-            kept = observe_snapshots(self.reader, table)
-            snapshots += len(outdated(kept, kept.lineage[-1].sequence)[0]) if kept is not None and kept.lineage else 0
-        savepoints = holding_savepoints(session, keys)
-        return TableToForget(model.table, arrow.num_rows, len(sizes), sum(sizes), snapshots, savepoints)
-
     # What is done
 
     def _savepoints(self, found: Mapping[TableName, DataFrame]) -> dict[TableName, tuple[str, ...]]:
@@ -286,14 +280,60 @@ class Forgetting:
                 + f"  what to do: forget or delete them where they come from ({origins}), then run this again"
             )
 
-    def _delete(self, found: dict[TableName, DataFrame]) -> None:
-        """Deletes the rows, and has all models below follow; adds the keys of rows that this changes."""
+    def _check_recomputable(self, found: Mapping[TableName, DataFrame]) -> None:
+        """Raises DataError, and drops the keys, where a table's rows can't be computed from the events that are left.
+
+        Of tables whose keys an earlier attempt has noted, that has checked it before it purged any event.
+        """
+        for model in self._order[1:]:
+            refresh = self._refresh_of(model)
+            is_new = model.config.input == "changes" and model.table in self._noted.intersection(found)
+            if not is_new or takes_back(refresh):
+                continue
+            try:
+                check(refresh, found[model.table], self._read_of(model, found))
+            except DataError:
+                self._drop_keys(found)
+                raise
+
+    def _read_of(self, model: Model, tables: Mapping[TableName, Of]) -> dict[TableName, Of]:
+        """What is known of the tables whose changes a model reads."""
+        return {of: tables[of] for of in changes_read(model.sql) if of in tables}
+
+    def _delete(self, found: dict[TableName, DataFrame]) -> dict[TableName, Restated]:
+        """Deletes the rows, has all models below follow, and says once more what is still there.
+
+        Adds the keys of rows that this changes to `found`. Each model reads its upstreams as they are restated.
+        """
         heads = {model.table: self._head(model) for model in self._order[1:]}
-        self._erase(found)
+        restated: dict[TableName, Restated] = {}
+        if self.root.table in found:
+            restated[self.root.table] = self._erase(found[self.root.table])
         for model in self._below:
-            self._follow(model, found)
-        for table, head in heads.items():
-            self._note_changed(self._known[table], head, found)
+            self._note_made(model, restated, found)
+            forgotten = {of: ForgottenRows(found[of], done.since, done.has_rows) for of, done in restated.items()}
+            self._follow(model, found.get(model.table), forgotten)
+            if model.table in heads:
+                self._note_changed(model, heads[model.table], found)
+                if model.table in found:
+                    restated[model.table] = restate(self._session(model), found[model.table])
+        return restated
+
+    def _note_made(
+        self, model: Model, restated: Mapping[TableName, Restated], found: dict[TableName, DataFrame]
+    ) -> None:
+        """Adds the keys of rows that a query of change events makes of those that upstreams have been restated to."""
+        tables = {of: found[of] for of in restated if of != self.root.table}
+        above = self._read_of(model, tables) if model in self._order else {}
+        if model.config.input != "changes" or not above:
+            return
+        sessions = {of: self._session(self._known[of]) for of in above}
+        known = {of: sought(session, session.observe(), above[of])[0] for of, session in sessions.items()}
+        upstreams = self._refresh_of(model).planner.observe_upstreams()
+        state = self._session(model).observe()
+        keys = trace.keys_made_of(self.spark(), model, state, upstreams, known, self.reader.thresholds)
+        if not keys.isEmpty():
+            found[model.table] = self._stored_keys(model, keys)
 
     def _head(self, model: Model) -> int:
         changes, _ = built(self._session(model).observe(), model.table)
@@ -307,42 +347,50 @@ class Forgetting:
             if not keys.isEmpty():
                 found[model.table] = self._stored_keys(model, keys)
 
-    def _erase(self, found: Mapping[TableName, DataFrame]) -> None:
+    def _erase(self, keys: DataFrame) -> Restated:
         """Deletes the rows of the table itself; those that a query gives are gone already, but for old versions."""
-        keys, config = found.get(self.root.table), self.root.config
-        if keys is not None and (config.input == "changes" or config.has_history):
-            self.tell(f"{self.root.table}: delete the rows")
-            erase(self._session(self.root), keys)
+        session, config = self._session(self.root), self.root.config
+        if config.input == "state" and not config.has_history:
+            return restate(session, keys)
+        self.tell(f"{self.root.table}: delete the rows")
+        until = erase(session, keys)
+        state = session.observe()
+        return nothing_left(session, state, sought(session, state, keys)[0], until)
 
-    def _follow(self, model: Model, found: Mapping[TableName, DataFrame]) -> None:
-        """Has a model below follow what was deleted above it."""
-        self._refresh(model)
-        keys = found.get(model.table)
-        if keys is None:
+    def _follow(
+        self,
+        model: Model,
+        keys: DataFrame | None,
+        forgotten: Mapping[TableName, ForgottenRows],
+    ) -> None:
+        """Has a model below follow what was deleted above it, and make no row under `keys` of `forgotten` rows."""
+        if keys is None or model.config.input == "state":
+            self._refresh(model)
+            if keys is not None and model.config.has_history:
+                erase(self._session(model), keys, ~F.col(IS_CURRENT))
             return
-        if model.config.input == "state" and model.config.has_history:
-            erase(self._session(model), keys, ~F.col(IS_CURRENT))
-        elif model.config.input == "changes":
-            upstream = {of: found[of] for of in changes_read(model.sql) if of in found}
-            recompute(Refresh.of(model, self.reader, self.spark), keys, upstream)
+        if takes_back(self._refresh_of(model)):
+            self._refresh(model)
+            return
+        self._refresh(model, forgotten)
+        self.tell(f"{model.table}: compute the rows again without forgotten events")
+        recompute(self._refresh_of(model), keys, self._read_of(model, forgotten))
 
-    def _refresh(self, model: Model) -> None:
+    def _refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] = NOTHING) -> None:
+        """Brings a model up to date; one of change events as if it had no `skipped` rows, if it is computed again."""
         if model.ingested_from is None:
             self.tell(f"{model.table}: refresh")
-            Refresh.of(model, self.reader, self.spark).run()
+            may_skip = skipped and model.config.input == "changes" and model in self._order
+            self._refresh_of(model, skipped if may_skip and not takes_back(self._refresh_of(model)) else NOTHING).run()
 
-    def _purge(self, model: Model, keys: DataFrame) -> TableForgotten:
-        if model.table != self.root.table:
-            self._refresh(model)
+    def _refresh_of(self, model: Model, skipped: Mapping[TableName, ForgottenRows] = NOTHING) -> Refresh:
+        return Refresh.of(model, self.reader, self.spark, narrowed=skipping(skipped))
+
+    def _purge(
+        self, model: Model, found: Mapping[TableName, DataFrame], restated: Mapping[TableName, Restated]
+    ) -> TableForgotten:
         self.tell(f"{model.table}: rewrite the files that hold rows")
-        names = readers_of(model.table, self._reads)
-        built_readers = [of for of in self._below if of.table in names]
-
-        def read_by_all() -> None:
-            for reader in built_readers:
-                self._refresh(reader)
-
-        return purge(self._session(model), keys, read_by_all)
+        return purge(self._session(model), restated[model.table], found[model.table].count())
 
     def _checked(self, done: TableForgotten) -> TableForgotten:
         model = self._known[done.table]

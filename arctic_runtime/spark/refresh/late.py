@@ -103,7 +103,7 @@ def without(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
     """Raises DataError where the rows of late keys do not follow from the events that can still be read."""
     declared = last.declared or Declared()
-    trimmed = [of for of, state in upstreams.states.items() if state and (state.trimmed or state.has_deleted_rows)]
+    trimmed = [of for of, state in upstreams.states.items() if state and (state.is_compacted or state.has_deleted_rows)]
     reasons = {
         "it was restored": last.restored is not None,
         f"rows were declared: {declared.describe()}": bool(declared.places),

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import ACTION, BEFORE, POSITION, SEQUENCE
-from arctic_runtime.model.shape import DELETE, INSERT, UPSERT, is_named
+from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
@@ -25,7 +26,7 @@ from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, nu
 from arctic_runtime.spark.refresh.diff import struct
 from arctic_runtime.spark.tables.frames import column, examples, first_of_each, type_of, with_source_position
 
-_SIGN, _THERE = "sign", "__arctic_there"
+_SIGN, _THERE, _FIRST = "sign", "__arctic_there", "__arctic_first"
 
 
 def retracts(model: Model, source: SourceState) -> bool:
@@ -49,20 +50,31 @@ def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
 
     The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
-    lost their forerunners, so the newest of each key counts as an insert.
+    lost their forerunners, so the newest of each key counts as an insert. Where forgotten rows alone are gone, so does
+    the first of each key.
     """
     placed = with_source_position(rows, source.keeps_all)
-    if not source.trimmed:
+    if not source.trimmed or window.start is not None:
         return _images(placed, source, window)
-    is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
     assert source.key is not None
     key = [column(part) for part in source.key] or [F.lit(0)]
-    newest = [F.col(f"{POSITION}.commit").desc(), F.col(SEQUENCE).desc()]
-    settled = first_of_each(placed.where(is_settled), key, newest).where(F.col(ACTION) != DELETE)
-    inserts = settled.withColumn(ACTION, F.lit(INSERT))
-    if BEFORE in rows.columns:
-        inserts = inserts.withColumn(BEFORE, F.lit(None).cast(rows.schema[BEFORE].dataType))
+    order = [F.col(f"{POSITION}.commit"), F.col(SEQUENCE)]
+    if not source.is_compacted:
+        first = F.lag(F.lit(True)).over(Over.partitionBy(*key).orderBy(*order)).isNull()
+        is_update = first & (F.col(ACTION) == UPDATE)
+        told = placed.withColumn(_FIRST, is_update)
+        return _images(_as_inserts(told, F.col(_FIRST)).drop(_FIRST), source, window)
+    is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
+    settled = first_of_each(placed.where(is_settled), key, [of.desc() for of in order]).where(F.col(ACTION) != DELETE)
+    inserts = _as_inserts(settled, F.lit(True))
     return _images(inserts.unionByName(placed.where(~is_settled)), source, window)
+
+
+def _as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
+    """Change rows of which some count as inserts."""
+    told = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
+    before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
+    return rows.withColumns({**told, **before})
 
 
 def _images(placed: DataFrame, source: SourceState, window: Window) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.names import changes_read, changes_view
+from arctic_runtime.model.names import TableName, changes_read, changes_view
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
@@ -69,14 +69,22 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
         shown.createOrReplaceTempView(name(changes_view(source)))
 
 
+Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
+"""Upstream → what is left of its rows in a window for a query of change events."""
+
+
 class Refresh:
     """One run of a model: computes the rows that its query gives now, and publishes the differences.
 
-    `spark` is called only when there is something to do, so that a run without work starts no Spark.
+    `spark` is called only when there is something to do, so that a run without work starts no Spark. Events that
+    `narrowed` leaves out are counted as read, and bring nothing.
     """
 
-    def __init__(self, planner: RefreshPlanner, spark: Callable[[], SparkSession]) -> None:
+    def __init__(
+        self, planner: RefreshPlanner, spark: Callable[[], SparkSession], narrowed: Narrowed | None = None
+    ) -> None:
         self.planner = planner
+        self._narrowed = narrowed or {}
         self.table = TableSession(planner.model, planner.reader, spark, planner.now, planner.timings)
         self._request = planner.request
         self._committed: tuple[Decision, Appended] | None = None
@@ -91,9 +99,10 @@ class Refresh:
         request: Request | None = None,
         now: datetime.datetime | None = None,
         pins: PinnedSnapshots | None = None,
+        narrowed: Narrowed | None = None,
     ) -> Refresh:
         """A run of a model that is planned by a planner of its own."""
-        return cls(RefreshPlanner(model, reader, request, now, pins), spark)
+        return cls(RefreshPlanner(model, reader, request, now, pins), spark, narrowed)
 
     @property
     def model(self) -> Model:
@@ -179,7 +188,7 @@ class Refresh:
 
     def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
         with self.table.timings.timed("analyse"):
-            query = QueryInputs(self.model, upstreams).query(context.spark, decision.windows)
+            query = QueryInputs(self.model, upstreams, self._narrowed).query(context.spark, decision.windows)
             columns = columns_of(query)
             stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
@@ -329,6 +338,7 @@ class QueryInputs:
 
     model: Model
     upstreams: Upstreams
+    narrowed: Narrowed = field(default_factory=dict)
 
     def query(self, spark: SparkSession, windows: Mapping[str, Window]) -> DataFrame:
         """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
@@ -347,6 +357,7 @@ class QueryInputs:
                 )
             window = windows.get(str(source)) or Window(str(source), None, state.version)
             rows = appended(spark, state, window)
+            rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))

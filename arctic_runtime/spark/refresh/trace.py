@@ -24,6 +24,7 @@ from arctic_runtime.plan.increment import Upstreams, analysis
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.images import image_rows
+from arctic_runtime.spark.refresh.retractions import retracts
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
     Keys,
@@ -257,5 +258,15 @@ def _events_of(
             if source == forgets:
                 rows = forgotten[source].select(rows, key_of(state, forgotten[source].rows))
             shown = with_source_position(rows) if state.format_version >= 3 else rows
+            shown = _with_images_before(shown) if retracts(model, state) else shown
             shown.createOrReplaceTempView(name(changes_view(source)))
         yield spark.sql(model.sql)
+
+
+def _with_images_before(rows: DataFrame) -> DataFrame:
+    """Change rows, and what they take back, which stood under another key perhaps."""
+    if BEFORE not in rows.columns:
+        return rows
+    told = {of.lower() for of in rows.select(f"{BEFORE}.*").columns}
+    was = {of: F.col(BEFORE)[of] for of in rows.columns if of.lower() in told}
+    return rows.unionByName(rows.where(F.col(BEFORE).isNotNull()).withColumns(was))

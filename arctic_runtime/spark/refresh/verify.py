@@ -168,7 +168,7 @@ def _why_not_its_events(model: Model, state: TableState, upstreams: Upstreams) -
     declared = last.declared or Declared()
     if declared.places:
         return f"rows were declared: {declared.describe()}"
-    trimmed = [of for of, source in upstreams.states.items() if source and source.trimmed]
+    trimmed = [of for of, source in upstreams.states.items() if source and source.is_compacted]
     if trimmed and model.config.has_history:
         return f"events that it has read may have been deleted from {', '.join(trimmed)}"
     return "" if last.restored is None else f"it was restored to version {last.restored}"

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.expiry import Age, ages_text
+from arctic_runtime.model.expiry import Age, ages_text, trimmed_until
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import COMPACTED_UNTIL, FORGOTTEN
+from arctic_runtime.model.properties import COMPACTED_UNTIL, FORGOTTEN, FORGOTTEN_UNTIL
 from arctic_runtime.model.run_summary import last_run
 from arctic_runtime.model.version import Version
 from arctic_runtime.spark.engine.java_errors import SPARK
@@ -38,10 +38,10 @@ from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys
 
 @dataclass(frozen=True)
 class Purged:
-    """Change rows of some keys go that came before a version, `restated`; up to `until` rows may be missing then."""
+    """Change rows of some keys go that came before the commit `since`; up to `until` rows may be missing then."""
 
     keys: Keys
-    restated: Version
+    since: int
     until: Age
 
 
@@ -61,12 +61,14 @@ def purge_changes(purged: Purged, context: Context) -> None:
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
-    until = {COMPACTED_UNTIL: ages_text([purged.until])}
-    older = statement(
-        "{place} < {restated}", place=name(TARGET, COMMIT_ORDER), restated=number(purged.restated.sequence)
-    )
-    newest = max(int(changes.properties.get(FORGOTTEN, 0)), purged.restated.sequence)
-    set_properties("forget.mark", context.spark, table, {**until, FORGOTTEN: str(newest)})
+    before = trimmed_until(changes.properties)
+    newest_read = max(purged.until, before, key=lambda age: age.sequence)
+    until = {COMPACTED_UNTIL: ages_text([newest_read])}
+    is_whole = before.sequence == int(changes.properties.get(FORGOTTEN_UNTIL, 0))
+    only = {FORGOTTEN_UNTIL: str(newest_read.sequence)} if is_whole else {}
+    older = statement("{place} < {since}", place=name(TARGET, COMMIT_ORDER), since=number(purged.since))
+    newest = max(int(changes.properties.get(FORGOTTEN, 0)), purged.since)
+    set_properties("forget.mark", context.spark, table, {**until, **only, FORGOTTEN: str(newest)})
 
     def write(branch: tuple[str, ...]) -> None:
         with settings(context.spark, said_by_session(until)):

@@ -14,7 +14,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.forgetting import forgotten_from, needed_from, outdated, readers_of, tables_below
+from arctic_runtime.plan.forgetting import forgotten_from, needed_from, outdated, tables_below
 
 
 def table(name: str) -> TableName:
@@ -29,7 +29,6 @@ def test_tables_follow_those_that_they_read_and_others_are_left_alone() -> None:
     found = reads(a="landing", b="a", c="a b", d="other", e="c d", other="")
     assert [of.name for of in tables_below(table("a"), found)] == ["a", "b", "c", "e"]
     assert [of.name for of in tables_below(table("d"), found)] == ["d", "e"]
-    assert [of.name for of in readers_of(table("a"), found)] == ["b", "c"]
 
 
 def test_a_model_that_reads_its_own_table_is_no_circle_and_others_are() -> None:
