@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.crash.dying import run_until
 from tests.spark.warehouse import Warehouse
 
@@ -20,8 +22,8 @@ CHILD = Path(__file__).with_name("child.py")
 Rows = list[tuple[Any, ...]]
 
 
-def make_model(lake: Warehouse, name: str = "m") -> Model:
-    return lake.model(name, "select id, v from {s} where v <> 'gone'", primary_key="id")
+def make_model(lake: Warehouse) -> Model:
+    return lake.model("m", "select id, v from {s} where v <> 'gone'", primary_key="id")
 
 
 class Source:
@@ -57,31 +59,28 @@ def test_a_reader_never_takes_a_table_that_a_dead_run_left_behind_for_a_newer_on
     assert lake.rows(downstream) == [("b",)]
 
 
-def test_killed_processes_lose_and_repeat_nothing(lake: Warehouse) -> None:
-    """One is killed while it appends to the change table, one while it merges."""
+@pytest.mark.parametrize(
+    ("table", "effect"),
+    [("m__changes", "commit.append"), pytest.param("m", "base.overwrite", marks=pytest.mark.slow)],
+    ids=["appends", "merges"],
+)
+def test_a_killed_process_loses_and_repeats_nothing(lake: Warehouse, table: str, effect: str) -> None:
+    """It is killed while it appends to the change table, or while it merges."""
     warehouse = lake.environment.profile.catalog_properties["warehouse"]
-    source = Source(lake)
+    source, model = Source(lake), make_model(lake)
     source.load(dict.fromkeys(range(100), "a"))
-    sql = make_model(lake).sql
-    models = {"appends": ("appends__changes", "commit.append"), "merges": ("merges", "base.overwrite")}
-    made = {name: lake.model(name, sql, primary_key="id") for name in models}
-    for model in made.values():
-        lake.run(model)
+    lake.run(model)
     source.load(dict.fromkeys(range(50, 150), "b"))
-    children = [
-        subprocess.Popen(
-            [sys.executable, str(CHILD), warehouse, lake.namespace, name, *dies_at, sql],
-            cwd=CHILD.parents[2],
-            env={**os.environ, "PYTHONPATH": str(CHILD.parents[2])},
-            stderr=subprocess.PIPE,
-        )
-        for name, dies_at in models.items()
-    ]
-    for child in children:
-        _, said = child.communicate(timeout=120)
-        assert child.returncode == -signal.SIGKILL, said.decode()
-    for model in made.values():
-        lake.run(model)
-        assert lake.rows(model) == source.expected
-        assert lake.broken(model) == []
-        assert len(lake.log(model)) == 100 + 100
+    child = subprocess.run(
+        [sys.executable, str(CHILD), warehouse, lake.namespace, "m", table, effect, model.sql],
+        cwd=CHILD.parents[2],
+        env={**os.environ, "PYTHONPATH": str(CHILD.parents[2])},
+        stderr=subprocess.PIPE,
+        timeout=240,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    lake.run(model)
+    assert lake.rows(model) == source.expected
+    assert lake.broken(model) == []
+    assert len(lake.log(model)) == 100 + 100
