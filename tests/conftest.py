@@ -27,6 +27,9 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# The Java of Debezium, which reads a few events and ends with its process, is started as that of Spark is.
+os.environ.setdefault("ARCTIC_DEBEZIUM_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 COUNTED = "counted"
 """A property of a test: a line of what it compared and what was refused, shown at the end of the run."""
 

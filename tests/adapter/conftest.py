@@ -21,6 +21,7 @@ from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.session_pool import stop_all
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.impl import ArcticAdapter
+from tests.java import INTERPRETED
 from tests.thresholds import STEADY, changed
 
 
@@ -64,12 +65,13 @@ def dbt_profile_target(profile_target: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def profile_target(warehouse: Path, spark_settings: dict[str, str], method: dict[str, Any]) -> dict[str, Any]:
+    """A target whose Spark compiles no plans; that of the sample project does, as a user's."""
     return {
         "type": "arctic",
         **method,
         "warehouse": str(warehouse),
         "threads": 2,
-        "server_side_parameters": spark_settings,
+        "server_side_parameters": {**spark_settings, **INTERPRETED},
     }
 
 

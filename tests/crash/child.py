@@ -26,6 +26,7 @@ from arctic_runtime.spark.refresh.run import Refresh
 from tests import java
 
 SETTINGS = {
+    **java.INTERPRETED,
     "spark.driver.extraJavaOptions": java.QUICK,
     "spark.driver.memory": "1g",
     "spark.master": "local[1]",
