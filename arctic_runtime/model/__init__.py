@@ -26,5 +26,6 @@ __all__ = [
     "step",
     "table",
     "types",
+    "unavailable",
     "version",
 ]

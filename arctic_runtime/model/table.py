@@ -96,6 +96,10 @@ class ModelConfig:
     sequence_by: str | None = None
     sequence_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns that order the events of one flow each → the columns of this flow; then `sequence_by` is None."""
+    columns_to_update: str | None = None
+    """A column of the query that names the columns which each event has; None: all events have all."""
+    unavailable_value: str | None = None
+    """A text that stands for a value which the source did not send; None: there is no such text."""
     delete_when: str | None = None
     truncate_when: str | None = None
     on_match: OnMatch = "replace"
@@ -128,6 +132,11 @@ class ModelConfig:
     def has_history(self) -> bool:
         """Whether the table keeps every version of a row."""
         return self.history != "none"
+
+    @property
+    def has_partial_events(self) -> bool:
+        """Whether events may lack columns of their rows, which these columns then keep."""
+        return self.columns_to_update is not None or self.unavailable_value is not None
 
     @property
     def entity_key(self) -> tuple[str, ...]:

@@ -36,7 +36,11 @@ def _merging(model: Model) -> Iterator[str]:
     """How events make rows, where more than the newest one of a key does."""
     config = model.config
     for sequence, columns in config.sequence_groups.items():
-        yield f"flow ordered by {sequence}: {', '.join(columns)}"
+        yield f"flow ordered by {sequence}, of events where that is not null: {', '.join(columns)}"
+    if config.columns_to_update is not None:
+        yield f"an event has the columns that {config.columns_to_update} names, all where that is null"
+    if config.unavailable_value is not None:
+        yield f"an event does not have a value where it says {config.unavailable_value!r}"
     for column, function in config.merge_columns.items():
         yield f"column {column}: {function}"
     if config.keep == "all":

@@ -134,9 +134,33 @@ CONFIGURATION = (
         "none",
         (
             "changes: the event with the highest value wins. A number, text, date or timestamp, never null. A mapping "
-            "has a column for each flow of [partial rows](concepts.md#partial-rows)"
+            "has a column for each flow of [partial rows](partial-rows.md)"
         ),
         read=read_sequence,
+        needs_changes=True,
+        effect="rows",
+    ),
+    ConfigKey(
+        "columns_to_update",
+        "column",
+        "none",
+        (
+            "changes: the column that says which columns an event has: an array of their names, or a mask. The row "
+            "keeps its values in the others. See [partial rows](partial-rows.md#which-columns-an-event-has)"
+        ),
+        read=read_text,
+        needs_changes=True,
+        effect="rows",
+    ),
+    ConfigKey(
+        "unavailable_value",
+        "text, such as `__debezium_unavailable_value`",
+        "none",
+        (
+            "changes: stands for a value that the source did not send; the row keeps its own. See [partial "
+            "rows](partial-rows.md#which-columns-an-event-has)"
+        ),
+        read=read_text,
         needs_changes=True,
         effect="rows",
     ),

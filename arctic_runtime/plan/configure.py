@@ -22,6 +22,8 @@ _OF_KEYS = (
     "hash_key",
     "merge",
     "sequence_by",
+    "columns_to_update",
+    "unavailable_value",
     "delete_when",
     "truncate_when",
     "on_match",
@@ -219,6 +221,34 @@ def _flows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield "`delete_when` and `merge_columns` need one order of all events; `sequence_by` has one for each flow"
 
 
+def _partial_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    keys = [key for key in ("columns_to_update", "unavailable_value") if values.get(key) is not None]
+    if not keys:
+        return
+    for key, value, default, why in (
+        ("on_match", config.on_match, "replace", "says by itself which columns of an event count"),
+        ("changelog", config.changelog, "lookup", "never looks at the old row, which keeps the other columns"),
+        ("history", config.history, "none", "needs events with whole rows"),
+    ):
+        if value != default:
+            yield f"`{key}: {value}` {why}; leave out {_quoted(keys)}"
+    for name, function in config.merge_columns.items():
+        if function == "first":
+            yield (
+                f"`merge_columns: {name}: first` needs events with whole rows: a null does not tell whether an earlier "
+                f"event had the column; leave out {_quoted(keys)}"
+            )
+    orders = (*filter(None, (config.sequence_by,)), *config.sequence_groups)
+    flows = (of for columns in config.sequence_groups.values() for of in columns)
+    used = (*config.primary_key, *orders, *flows, *config.merge_columns)
+    if config.columns_to_update is not None and _is_among(config.columns_to_update, used):
+        yield f"`columns_to_update: {config.columns_to_update}` is not stored, and another key uses it as a column"
+
+
+def _quoted(keys: Iterable[str]) -> str:
+    return " and ".join(f"`{key}`" for key in keys)
+
+
 def _truncations(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.truncate_when is not None and config.changelog == "input":
         yield "`changelog: input` never looks at the table, which `truncate_when` needs"
@@ -315,6 +345,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _input_changelog,
     _merge_functions,
     _flows,
+    _partial_events,
     _truncations,
     _keep_all,
     _refresh_of_changes,

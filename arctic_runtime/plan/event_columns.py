@@ -9,7 +9,7 @@ from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, columns_name
 from arctic_runtime.model.columns import Column, find_column, same_name
 from arctic_runtime.model.merge_columns import FUNCTIONS, expressions
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import has_map, read_type
+from arctic_runtime.model.types import Array, Map, Primitive, Struct, has_map, read_type
 from arctic_runtime.plan.schema import require
 
 _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
@@ -22,6 +22,7 @@ def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, 
     """
     _check_merge_columns(model, query, stored)
     _check_flows(model, stored)
+    _check_columns_to_update(model, query, stored)
 
 
 def _check_merge_columns(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
@@ -52,6 +53,48 @@ def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
             f"{model.table}: {', '.join(others)} belongs to no flow, so the order of its values is unknown.\n"
             f"  expected: each column in the primary key, in `merge_columns`, or in one of {', '.join(groups)} of "
             "`sequence_by`\n  what to do: add it to the columns of its flow, or to `exclude_columns`"
+        )
+
+
+def brought_columns(model: Model, stored: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns of `stored` that an event may lack: those outside the key that put no events in order."""
+    config = model.config
+    always = (*config.primary_key, *filter(None, (config.sequence_by,)), *config.sequence_groups)
+    return tuple(of for of in stored if not any(same_name(of.name, name) for name in always))
+
+
+def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
+    own = model.config.columns_to_update
+    if own is None:
+        return
+    require(model, query, "columns_to_update", own)
+    column = find_column(query, own)
+    assert column is not None
+    match read_type(column.type):
+        case Array(Primitive("string")) | Map(Primitive("string"), Primitive("boolean")):
+            return
+        case Struct(fields) if all(kind == Primitive("boolean") for _, kind in fields):
+            _check_mask(model, [name for name, _ in fields], query, stored)
+        case _:
+            raise ConfigError(
+                f"{model.table}: `columns_to_update: {own}` can't say which columns an event has.\n"
+                "  expected: array<string>, the names of the columns; or a mask: map<string,boolean>, or a struct of "
+                f"booleans with a field for each column\n  found: {column.type}\n"
+                "  what to do: make an array of names in the query, for example with `filter` or `split`"
+            )
+
+
+def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
+    """Raises ConfigError where the fields of a mask are not the columns of events."""
+    columns = brought_columns(model, stored)
+    lacking = [of.name for of in columns if not any(same_name(of.name, name) for name in fields)]
+    strange = [name for name in fields if find_column(query, name) is None]
+    if lacking or strange:
+        raise ConfigError(
+            f"{model.table}: the mask `columns_to_update: {model.config.columns_to_update}` does not fit the query.\n"
+            f"  columns without a field: {', '.join(lacking) or 'none'}\n"
+            f"  fields without a column: {', '.join(strange) or 'none'}\n"
+            "  what to do: give the mask a boolean field for each stored column outside the key"
         )
 
 

@@ -28,6 +28,8 @@ def event_rules(config: ModelConfig) -> dict[str, str]:
 def _rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
     texts = {
         "sequence_by": config.sequence_by,
+        "columns_to_update": config.columns_to_update,
+        "unavailable_value": config.unavailable_value,
         "delete_when": config.delete_when,
         "truncate_when": config.truncate_when,
         "on_match": None if config.on_match == "replace" else config.on_match,

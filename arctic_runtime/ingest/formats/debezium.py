@@ -6,7 +6,6 @@ Source: the documentation of Debezium's connectors, "change event values", versi
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,24 +13,10 @@ from functools import partial
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.declared import AS_TEXT, declared_column, declared_schema
 from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, inside
+from arctic_runtime.model.unavailable import texts_of
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a value out of line (TOAST) that an update did not touch, in a form for each type."""
-
-_UNAVAILABLE_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
-"""The same as a name-based UUID, version 3 without a namespace."""
-
-
-def _unavailable() -> tuple[str, ...]:
-    """UNAVAILABLE as columns of each kind have it: texts, bytes, hstore, and lists of texts, bytes, numbers, uuids."""
-    raw = UNAVAILABLE.encode()
-    base64 = b64encode(raw).decode()
-    texts = (UNAVAILABLE, base64, _compact({UNAVAILABLE: UNAVAILABLE}))
-    return (*texts, *(_compact(of) for of in ([UNAVAILABLE], [base64], list(raw), [_UNAVAILABLE_UUID])))
-
-
-def _compact(of: object) -> str:
-    return json.dumps(of, separators=(",", ":"))
 
 
 DEBEZIUM = EventFormat(
@@ -51,7 +36,7 @@ DEBEZIUM = EventFormat(
     time_unit="micros",
     table=("source", "table"),
     transaction=("transaction", "id"),
-    unavailable=_unavailable(),
+    unavailable=texts_of(UNAVAILABLE),
     has_tombstones=True,
 )
 

@@ -32,6 +32,7 @@ from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import (
     beliefs,
     events,
+    flows,
     increments,
     late,
     retractions,
@@ -363,7 +364,20 @@ class Computation:
         newest = self._newest_seen(query, found, last)
         if events.is_newest_event(model):
             return events.net_events(model, late.in_order(model, query, newest), shape)
-        keys = self._hold(late.late_keys(model, query, newest))
+        return self._net_of_late_keys(query, late.late_keys(model, query, newest), last)
+
+    def _net_of_late_flows(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
+        """The net events of flows whose events may lack columns: a late one may be the newest with a column."""
+        only = self._keys(query.select(*[column(part) for part in self.model.config.primary_key]), found.events)
+        old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, only)
+        if old is None:
+            return events.net_events(self.model, query, self.shape)
+        return self._net_of_late_keys(query, flows.late_keys(self.model, query, old), last)
+
+    def _net_of_late_keys(self, query: DataFrame, late_keys: DataFrame, last: RunSummary) -> DataFrame:
+        """The net events where the rows of some keys follow from all their events, of earlier runs as well."""
+        model, shape = self.model, self.shape
+        keys = self._hold(late_keys)
         count = keys.count()
         if not count:
             return events.net_events(model, query, shape)
@@ -430,6 +444,8 @@ class Computation:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
         if last is not None and found.late:
             net = self._net_with_late(query, found, last)
+        elif last is not None and model.config.sequence_groups and model.config.has_partial_events:
+            net = self._net_of_late_flows(query, found, last)
         else:
             net = events.net_events(model, query, shape)
         ordered = model.config.sequence_by is not None

@@ -17,11 +17,12 @@ from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, 
 from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh import flows, merging, replay, retractions, truncations
+from arctic_runtime.spark.refresh import flows, merging, present, replay, retractions, truncations
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
 
+_IS_DELETE = "__arctic_is_delete"
 _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
 
 
@@ -32,7 +33,7 @@ class Profile:
 
     `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
     all. `retracted` are events that take back what a row of the source said before, and `untold` changes of the source
-    of which that is not known.
+    of which that is not known. `unknown_columns` are events that name columns which the query does not have.
     """
 
     events: int
@@ -46,11 +47,12 @@ class Profile:
     truncated: str | None = None
     retracted: int = 0
     untold: int = 0
+    unknown_columns: int = 0
 
 
 def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
     """The query's columns that the table keeps."""
-    dropped = {name.lower() for name in model.config.exclude_columns}
+    dropped = {name.lower() for name in (*model.config.exclude_columns, model.config.columns_to_update) if name}
     if model.config.input == "changes":
         dropped |= set(RESERVED)
     return tuple(kept for kept in query if kept.name.lower() not in dropped)
@@ -128,6 +130,7 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
         marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
         *truncations.counts(model, events, sequence, seq_type),
         *retractions.counts(events),
+        *present.counts(model, events),
     ).collect()[0]
     return Profile(**row.asDict())
 
@@ -141,6 +144,8 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
             f"({', '.join(model.config.entity_key)}); nothing was written.\n{examples(rows)}"
             "  what to do: filter them out in the query, or repair them at their source"
         )
+    if found.unknown_columns:
+        present.raise_unknown(model, events, found.unknown_columns)
     if found.null_sequences and model.config.sequence_groups:
         flows.raise_unplaced(model, events, found.null_sequences)
     if found.null_sequences:
@@ -190,14 +195,16 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     stamp = column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
     sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
     order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
-    marked = events.select(
+    said = present.marked(model, events.withColumn(_IS_DELETE, is_delete(model, events)), shape)
+    marked = said.select(
         *map(F.expr, images("a", shape, events.columns)),
-        is_delete(model, events).alias("deleted"),
+        F.col(_IS_DELETE).alias("deleted"),
         stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
         retractions.sign(events).alias("sign"),
         F.struct(*order).alias("order"),
         *map(F.expr, replay.arriving(model)),
+        *present.shown(model, shape),
     )
     folded = _fold(model)(marked, shape)
     return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
@@ -223,7 +230,8 @@ def blend(model: Model) -> Callable[[DataFrame, Shape], DataFrame] | None:
 def is_newest_event(model: Model) -> bool:
     """Whether a row is what the newest event of its key says; others follow from several events, or all."""
     config = model.config
-    return config.on_match == "replace" and not config.merge_columns and not config.sequence_groups
+    is_whole = config.on_match == "replace" and not config.has_partial_events
+    return is_whole and not config.merge_columns and not config.sequence_groups
 
 
 def is_delete(model: Model, events: DataFrame) -> Expression:

@@ -1,12 +1,14 @@
 """Rows of which several flows of events each bring some columns, every flow in an order of its own.
 
 The table stores the place in its order up to which a flow has written a row, so an event is late if the row has a
-later place of the same flow, whatever other flows did meanwhile. No earlier event is looked up.
+later place of the same flow, whatever other flows did meanwhile. No earlier event is looked up, unless events may lack
+columns of their flow: then a late event may still be the newest one with some column, and the row is computed again
+from all events of its key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,9 +22,9 @@ from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement
-from arctic_runtime.spark.refresh import merging
+from arctic_runtime.spark.refresh import merging, present
 from arctic_runtime.spark.refresh.diff import key_images, struct
-from arctic_runtime.spark.tables.frames import all_of, column, examples
+from arctic_runtime.spark.tables.frames import all_of, any_of, as_key, column, examples, match
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """One row for each key: of each flow what its newest event says; a delete leaves nulls in the flow's columns."""
     flows = list(_flows(model, shape))
     said = events.withColumn(merging.GIVES, ~F.col("deleted") & (F.col("sign") > 0))
+    lacking = present.flags(model, shape)
     folded = said.groupBy(*key_images(shape)).agg(
-        *[F.expr(_newest(flow)) for flow in flows],
+        *[F.expr(of) for flow in flows for of in (_each(flow, lacking) if lacking else [_newest(flow)])],
         *[F.expr(_place(flow)) for flow in flows],
         *[F.expr(aliased(value, f"a{i}")) for i, value in merging.folded(model, shape, COMMUTATIVE).items()],
         F.lit(False).alias("deleted"),
@@ -59,6 +62,8 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
         F.max_by("ts", "order").alias("ts"),
         F.max("seq").alias("seq"),
     )
+    if lacking:
+        return folded
     values = {f"a{i}": F.col(f"{flow.newest}.a{i}") for flow in flows for i in flow.columns}
     return folded.withColumns(values).drop(*[flow.newest for flow in flows])
 
@@ -75,6 +80,23 @@ def _newest(flow: _Flow) -> Sql:
     return aliased(newest, flow.newest)
 
 
+def _each(flow: _Flow, lacking: Sequence[int]) -> list[Sql]:
+    """What the newest event with each column says of it, and whether there is one; a delete has all columns."""
+    place, found = name(f"a{flow.sequence}"), []
+    for i in flow.columns:
+        counts = "{place} IS NOT NULL AND (deleted OR (sign > 0 AND {has}))"
+        parts = {"a": name(f"a{i}"), "place": place}
+        parts["counts"] = statement(counts, place=place, has=present.has(i, lacking))
+        newest = statement(
+            "max_by(struct(CASE WHEN NOT deleted THEN {a} END AS value), "
+            "CASE WHEN {counts} THEN struct({place}, `order`) END).value",
+            **parts,
+        )
+        found.append(aliased(newest, f"a{i}"))
+        found.append(aliased(statement("bool_or({counts})", **parts), merging.said(i)))
+    return found
+
+
 def _place(flow: _Flow) -> Sql:
     """The place of that event."""
     own = f"a{flow.sequence}"
@@ -83,14 +105,33 @@ def _place(flow: _Flow) -> Sql:
 
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
     """What `fold` gives, with the columns of flows that brought nothing, or nothing newer, as they are in the row."""
-    values = merging.blended(model, shape, COMMUTATIVE)
+    values, lacking = merging.blended(model, shape, COMMUTATIVE), present.flags(model, shape)
     for flow in _flows(model, shape):
         a, b = name(f"a{flow.sequence}"), name(f"b{flow.sequence}")
-        is_late = statement("has_before AND {b} IS NOT NULL AND coalesce({b} > {a}, true)", a=a, b=b)
+        has_later = "has_before AND NOT reset AND {b} IS NOT NULL AND coalesce({b} > {a}, true)"
+        is_late = statement(has_later, a=a, b=b)
         for i in (flow.sequence, *flow.columns):
-            kept = "CASE WHEN {is_late} THEN {b} ELSE {a} END"
-            values[i] = statement(kept, is_late=is_late, a=name(f"a{i}"), b=name(f"b{i}"))
+            is_kept = is_late if i == flow.sequence or not lacking else _is_not_brought(i)
+            kept = "CASE WHEN {is_kept} THEN {b} ELSE {a} END"
+            values[i] = statement(kept, is_kept=is_kept, a=name(f"a{i}"), b=name(f"b{i}"))
     return joined.withColumns({f"a{i}": F.expr(value) for i, value in values.items()})
+
+
+def _is_not_brought(place: int) -> Sql:
+    """Whether a row keeps its value where no event is late: none of them brings one."""
+    return statement("has_before AND NOT reset AND NOT coalesce({said}, false)", said=name(merging.said(place)))
+
+
+def late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame:
+    """The keys, each once, of events before the place up to which their flow has written the row.
+
+    `old` are rows of the table; those under other keys may be left out.
+    """
+    key, places = model.config.primary_key, list(model.config.sequence_groups)
+    written = [column(of).alias(f"__arctic_p{i}") for i, of in enumerate(places)]
+    matched = events.join(old.select(*as_key(key), *written), match(events, key))
+    is_late = any_of([column(of) < F.col(f"__arctic_p{i}") for i, of in enumerate(places)])
+    return matched.where(is_late).select(*[column(part) for part in key]).distinct()
 
 
 def lacks_place(model: Model) -> Expression:

@@ -23,7 +23,8 @@ from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import beliefs, events, row_versions, truncations
 from arctic_runtime.spark.refresh.diff import refresh_changes, state_changes
 from arctic_runtime.spark.refresh.forget_table import publish_forgotten, rows_now, sought
-from arctic_runtime.spark.refresh.run import Narrowed, QueryInputs, Refresh
+from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
+from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.refresh.trace import key_of
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, examples, match
 from arctic_runtime.spark.tables.table_session import TableSession

@@ -21,7 +21,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile
-from arctic_runtime.spark.refresh.retractions import event_rows
+from arctic_runtime.spark.refresh.retractions import event_rows, has_positions
 from arctic_runtime.spark.refresh.truncations import is_truncation
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until
@@ -55,7 +55,7 @@ def events_until(
     Events have their position where the source's rows have one and the query keeps them apart.
     """
     states = {source: upstreams.states[str(source)] for source in changes_read(model.sql)}
-    placed = all(state is not None and state.format_version >= 3 for state in states.values())
+    placed = has_positions(states.values())
     for source, state in states.items():
         assert state is not None
         until = versions.get(str(source))
@@ -63,7 +63,7 @@ def events_until(
         rows = rows if until else rows.where(F.lit(False))
         shown = event_rows(model, state, rows, Window(str(source), None, until or state.version), placed)
         shown.createOrReplaceTempView(name(history_view(history, source)))
-    sql = with_position(model.sql) if placed else None
+    sql = with_position(model.sql, bool(model.config.sequence_groups)) if placed else None
     return spark.sql(history_query(history, sql or model.sql))
 
 
@@ -122,7 +122,13 @@ def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> N
 
 
 def _merging(model: Model) -> str:
-    return "`merge_columns`" if model.config.merge_columns else f"`on_match: {model.config.on_match}`"
+    config = model.config
+    keys = {
+        "`columns_to_update`": config.columns_to_update,
+        "`unavailable_value`": config.unavailable_value,
+        "`merge_columns`": config.merge_columns,
+    }
+    return next((key for key, value in keys.items() if value), f"`on_match: {config.on_match}`")
 
 
 def _sequence(model: Model) -> Expression:

@@ -12,13 +12,14 @@ from arctic_runtime.model.merge_columns import FUNCTIONS, function_of
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
+from arctic_runtime.spark.refresh import present
 from arctic_runtime.spark.refresh.diff import key_images
 
 GIVES = "gives"
 """Whether an event says what the row is now; retractions and deletes do not."""
 
 _FOLDED: Mapping[str, LiteralString] = {
-    "last": "max_by(struct({a} AS value), CASE WHEN gives THEN `order` END).value",
+    "last": "max_by(struct({a} AS value), CASE WHEN gives AND {has} THEN `order` END).value",
     "last_non_null": "max_by({a}, CASE WHEN gives AND {a} IS NOT NULL THEN `order` END)",
     "first": "min_by(struct({a} AS value), CASE WHEN gives THEN `order` END).value",
     "sum": "sum(CASE WHEN NOT deleted THEN {a} * sign END)",
@@ -32,7 +33,7 @@ _FOLDED: Mapping[str, LiteralString] = {
 """Function → the value that the events of a key give, those after its last delete."""
 
 _BLENDED: Mapping[str, LiteralString] = {
-    "last": "CASE WHEN gives THEN {a} ELSE {b} END",
+    "last": "CASE WHEN {said} THEN {a} ELSE {b} END",
     "last_non_null": "coalesce({a}, {b})",
     "first": "{b}",
     "sum": "coalesce({a} + {b}, {a}, {b})",
@@ -47,9 +48,10 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """The events after the last delete of each key as one row, every column by its function."""
     has_deletes = model.config.delete_when is not None or model.config.truncate_when is not None
     since = since_last_delete(events, shape) if has_deletes else events
-    said = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
-    return said.groupBy(*key_images(shape)).agg(
+    given = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
+    return given.groupBy(*key_images(shape)).agg(
         *[F.expr(aliased(value, f"a{i}")) for i, value in folded(model, shape).items()],
+        *[F.expr(of) for of in brought(present.flags(model, shape))],
         F.bool_and("deleted").alias("deleted"),
         F.bool_or("deleted").alias("reset"),
         F.bool_or(GIVES).alias(GIVES),
@@ -64,6 +66,17 @@ def since_last_delete(events: DataFrame, shape: Shape) -> DataFrame:
     return events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
 
 
+def said(place: int) -> str:
+    """The column of folded events that says whether any of them brings the table's column at a place."""
+    return f"said{place}"
+
+
+def brought(places: Sequence[int]) -> list[Sql]:
+    """Aggregates that say of columns which events may lack whether any event brings them."""
+    any_has = "bool_or(gives AND {has})"
+    return [aliased(statement(any_has, has=name(present.flag(i))), said(i)) for i in places]
+
+
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
     """What `fold` gives, with the part in it of rows that are there and were not deleted meanwhile."""
     return joined.withColumns({f"a{i}": F.expr(value) for i, value in blended(model, shape).items()})
@@ -71,16 +84,21 @@ def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
 
 def folded(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
     """The aggregates of columns, by their places; only of those with some functions."""
-    functions = _functions(model, shape).items()
-    return {i: _typed(_FOLDED[function], i, shape) for i, function in functions if function in only}
+    functions, places = _functions(model, shape).items(), present.flags(model, shape)
+    return {
+        i: _typed(_FOLDED[function], i, shape, has=present.has(i, places))
+        for i, function in functions
+        if function in only
+    }
 
 
 def blended(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
     """The values of columns where a row is there, or is not, by their places; only of those with some functions."""
     case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
-    functions = _functions(model, shape).items()
+    functions, places = _functions(model, shape).items(), present.flags(model, shape)
+    is_said = {i: name(said(i)) if i in places else name(GIVES) for i, _ in functions}
     return {
-        i: statement(case, blended=_typed(_BLENDED[function], i, shape), a=name(f"a{i}"))
+        i: statement(case, blended=_typed(_BLENDED[function], i, shape, said=is_said[i]), a=name(f"a{i}"))
         for i, function in functions
         if function in only
     }
@@ -93,6 +111,6 @@ def _functions(model: Model, shape: Shape) -> dict[int, str]:
     return {i: function for i, function in named.items() if not shape.is_key(shape.columns[i].name)}
 
 
-def _typed(template: LiteralString, place: int, shape: Shape) -> Sql:
-    value = statement(template, a=name(f"a{place}"), b=name(f"b{place}"))
+def _typed(template: LiteralString, place: int, shape: Shape, **parts: Sql) -> Sql:
+    value = statement(template, a=name(f"a{place}"), b=name(f"b{place}"), **parts)
     return statement("CAST({value} AS {kind})", value=value, kind=type_name(shape.columns[place].type))

@@ -142,12 +142,22 @@ def _check_model(model: Model) -> None:
             f"  expected: history: none\n  found: history: {config.history}\n"
             "  what to do: write events to the model's source that say what the rows are"
         )
-    if config.input != "changes" or config.sequence_by is None or config.on_match != "replace" or config.merge_columns:
+    partial = [
+        key
+        for key, value in (
+            ("merge_columns", config.merge_columns),
+            ("columns_to_update", config.columns_to_update),
+            ("unavailable_value", config.unavailable_value),
+        )
+        if value
+    ]
+    if config.input != "changes" or config.sequence_by is None or config.on_match != "replace" or partial:
         raise ConfigError(
             f"{model.table}: `--as-of` is not possible for this model.\n"
-            "  expected: input: changes, sequence_by, and on_match: replace, without merge_columns\n"
+            "  expected: input: changes, sequence_by, and on_match: replace, without merge_columns, "
+            "columns_to_update and unavailable_value\n"
             f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}"
-            f"{', merge_columns' if config.merge_columns else ''}\n"
+            f"{''.join(f', {key}' for key in partial)}\n"
             "  what to do: change the rows that the query reads; a table with `input: state` always equals its query"
         )
 

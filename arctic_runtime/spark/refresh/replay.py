@@ -16,6 +16,7 @@ from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import array_text, struct_text
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement, type_name
+from arctic_runtime.spark.refresh import present
 from arctic_runtime.spark.refresh.diff import key_images, struct
 
 EVENTS = "events"
@@ -58,7 +59,8 @@ def _arriving(model: Model) -> dict[str, str]:
 def collect(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     """The events of each key in their order as an array, EVENTS, and what they leave behind where no row is there."""
     images = (f"a{i}" for i in range(len(shape.columns)))
-    own = ["order", "deleted", "sign", "ts", "seq", *_arriving(model).values(), *images]
+    has = map(present.flag, present.flags(model, shape))
+    own = ["order", "deleted", "sign", "ts", "seq", *_arriving(model).values(), *images, *has]
     found = events.groupBy(*key_images(shape)).agg(F.collect_list(F.struct(*own)).alias(EVENTS))
     order = (
         "array_sort({events}, (l, r) -> CASE WHEN l.`order` < r.`order` THEN -1 WHEN l.`order` > r.`order` THEN 1 "
@@ -175,8 +177,11 @@ def _value(model: Model, place: int, shape: Shape) -> Sql:
     function = function_of(model.config.merge_columns, model.config.on_match, kept.name)
     first = statement(_FIRST.get(function, "CASE WHEN {sign} > 0 THEN {new} END"), **parts)
     following = statement(_NEXT[function], **parts) if function in FUNCTIONS else _over_rows(model, function, shape)
-    case = "CASE WHEN {gone} THEN NULL WHEN {there} THEN {following} ELSE {first} END"
-    return statement(case, following=following, first=first, **flags)
+    value = statement("CASE WHEN {there} THEN {following} ELSE {first} END", following=following, first=first, **flags)
+    if place in present.flags(model, shape):
+        brought = "CASE WHEN {has} THEN {value} WHEN {there} THEN {old} END"
+        value = statement(brought, has=name(_NEW, present.flag(place)), value=value, **flags, **parts)
+    return statement("CASE WHEN NOT {gone} THEN {value} END", value=value, **flags)
 
 
 def _over_rows(model: Model, text: str, shape: Shape) -> Sql:

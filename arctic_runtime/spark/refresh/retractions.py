@@ -6,7 +6,7 @@ a delete as less its last one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -32,6 +32,16 @@ _SIGN, _THERE, _FIRST = "sign", "__arctic_there", "__arctic_first"
 def retracts(model: Model, source: SourceState) -> bool:
     """Whether a model follows a source's rows, and the source tells their changes."""
     return bool(model.config.merge_columns) and source.kind == "changes"
+
+
+def has_positions(sources: Iterable[SourceState | None]) -> bool:
+    """Whether the rows of all sources of a query tell their position, and in one form.
+
+    Tables of format version 2 keep no row lineage, so the order of their rows is not known.
+    """
+    states = [state for state in sources if state is not None]
+    is_alone = len(states) <= 1 or not any(state.keeps_all for state in states)
+    return is_alone and all(state.format_version >= 3 for state in states)
 
 
 def event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:

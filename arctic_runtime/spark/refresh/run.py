@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,12 +14,11 @@ from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retried
-from arctic_runtime.errors import CommitConflict, ConfigError, SourceError
+from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
-from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.names import TableName, changes_read, changes_view
+from arctic_runtime.model.names import changes_read, changes_view
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
 from arctic_runtime.model.shape import Shape, shape_of
@@ -46,7 +45,7 @@ from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.refresh.retractions import event_rows, retracts
+from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
@@ -67,10 +66,6 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
         rows = appended(spark, state, Window(str(source), None, state.version))
         shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
         shown.createOrReplaceTempView(name(changes_view(source)))
-
-
-Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
-"""Upstream → what is left of its rows in a window for a query of change events."""
 
 
 class Refresh:
@@ -330,53 +325,6 @@ class Refresh:
 
     def _lacks_before_images(self, decision: Decision) -> bool:
         return self.model.config.changelog == "input" and decision.mode == "incremental"
-
-
-@dataclass(frozen=True)
-class QueryInputs:
-    """The query of a model over given versions of its upstreams."""
-
-    model: Model
-    upstreams: Upstreams
-    narrowed: Narrowed = field(default_factory=dict)
-
-    def query(self, spark: SparkSession, windows: Mapping[str, Window]) -> DataFrame:
-        """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
-
-        Tables of format version 2 keep no row lineage, so the order of their rows is not known.
-        """
-        sources = changes_read(self.model.sql)
-        states = {source: self.upstreams.states.get(str(source)) for source in sources}
-        is_placed = all(state is None or state.format_version >= 3 for state in states.values())
-        is_placed = is_placed and not (len(states) > 1 and any(state and state.keeps_all for state in states.values()))
-        for source, state in states.items():
-            if state is None:
-                raise SourceError(
-                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read.\n"
-                    "  what to do: write to the table first"
-                )
-            window = windows.get(str(source)) or Window(str(source), None, state.version)
-            rows = appended(spark, state, window)
-            rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
-            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
-        placed = (
-            with_position(self.model.sql, bool(self.model.config.sequence_groups))
-            if self.model.config.input == "changes" and is_placed
-            else None
-        )
-        if placed is None:
-            self._check_retractions(states.values())
-        return spark.sql(placed or self.model.sql)
-
-    def _check_retractions(self, states: Iterable[SourceState | None]) -> None:
-        changed = [str(state.name) for state in states if state is not None and retracts(self.model, state)]
-        if changed:
-            raise ConfigError(
-                f"{self.model.table}: `merge_columns` over {', '.join(changed)} needs to know by which change each "
-                "event came, so that an update counts as its new row less its old one.\n"
-                "  expected: a plain select from one changes(…), without `select *`, `with`, grouping, `distinct` or "
-                "`limit`\n  what to do: write the query so, and join or group in a model before or behind it"
-            )
 
 
 def _begun(decision: Decision) -> RunSummary:

@@ -31,7 +31,8 @@ from arctic_runtime.spark.refresh.integrity import (
     history,
     keys_are_unique,
 )
-from arctic_runtime.spark.refresh.run import QueryInputs, Refresh
+from arctic_runtime.spark.refresh.query_inputs import QueryInputs
+from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.frames import column, columns_of, conformed, current_rows, read_table
 from arctic_runtime.spark.tables.table_session import TableSession
 

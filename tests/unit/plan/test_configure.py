@@ -23,6 +23,7 @@ VERSIONS = {**EVENTS, "sequence_by": "at", "history": "scd2"}
 SCD2 = {**KEY, "history": "scd2"}
 SCD2_EVENTS = {**EVENTS, "history": "scd2", "sequence_by": "lsn"}
 
+PARTIAL = {**EVENTS, "columns_to_update": "changed"}
 FLOWS = {**EVENTS, "sequence_by": {"at": ["a"], "on": ["b"]}}
 
 BUILT: dict[str, tuple[dict[str, Any], Any]] = {
@@ -34,6 +35,8 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "input": (KEY, "changes"),
     "refresh": (KEY, "strict"),
     "sequence_by": (EVENTS, "lsn"),
+    "columns_to_update": (EVENTS, "changed"),
+    "unavailable_value": (EVENTS, "__debezium_unavailable_value"),
     "delete_when": (EVENTS, "op = 'd'"),
     "truncate_when": (EVENTS, "op = 't'"),
     "on_match": (EVENTS, "update"),
@@ -214,6 +217,15 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**FLOWS, "exclude_columns": "A"}, "`sequence_by` names `a`, which is in `primary_key` or `exclude_columns`"),
         ({**FLOWS, "delete_when": "true", "merge_columns": {"n": "sum"}}, "`delete_when` and `merge_columns` need one"),
         ({**EVENTS, "sequence_by": {"at": ["a"], "on": ["A"]}}, "`sequence_by` names `a` more than once"),
+        ({**KEY, "columns_to_update": "c"}, "`columns_to_update` says how change events apply"),
+        ({**PARTIAL, "on_match": "update"}, "`on_match: update` says by itself which columns of an event count"),
+        ({**PARTIAL, "changelog": "input"}, "`changelog: input` never looks at the old row, which keeps the other"),
+        ({**PARTIAL, **SCD2_EVENTS}, "`history: scd2` needs events with whole rows; leave out `columns_to_update`"),
+        (
+            {**EVENTS, "sequence_by": "lsn", "unavailable_value": "?", "merge_columns": {"n": "first"}},
+            "whether an earlier event had the column; leave out `unavailable_value`",
+        ),
+        ({**FLOWS, "columns_to_update": "AT"}, "`columns_to_update: AT` is not stored, and another key uses it"),
         ({**EVENTS, "refresh": "full"}, "`refresh: full` is for what a query says the table is"),
         ({**EVENTS, "refresh": "strict"}, "`refresh: strict` is for what a query says the table is"),
         ({**KEY, "partition_by": "bucket(8, ID)"}, "`partition_by: bucket(8, ID)` buckets the hash key"),

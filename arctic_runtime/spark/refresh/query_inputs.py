@@ -1,0 +1,78 @@
+"""The query of a model over given versions of its upstreams, its events in the windows that a run consumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ivm.frontend.reads import with_position
+from arctic_runtime.model.names import TableName, changes_read, changes_view
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.refresh.retractions import event_rows, has_positions, retracts
+from arctic_runtime.spark.tables.frames import appended
+
+Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
+"""Upstream → what is left of its rows in a window for a query of change events."""
+
+
+@dataclass(frozen=True)
+class QueryInputs:
+    """The query of a model over given versions of its upstreams."""
+
+    model: Model
+    upstreams: Upstreams
+    narrowed: Narrowed = field(default_factory=dict)
+
+    def query(self, spark: SparkSession, windows: Mapping[str, Window]) -> DataFrame:
+        """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
+
+        Tables of format version 2 keep no row lineage, so the order of their rows is not known.
+        """
+        sources = changes_read(self.model.sql)
+        states = {source: self.upstreams.states.get(str(source)) for source in sources}
+        is_placed = has_positions(states.values())
+        for source, state in states.items():
+            if state is None:
+                raise SourceError(
+                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read.\n"
+                    "  what to do: write to the table first"
+                )
+            self._check_whole_rows(state)
+            window = windows.get(str(source)) or Window(str(source), None, state.version)
+            rows = appended(spark, state, window)
+            rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
+            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
+        placed = (
+            with_position(self.model.sql, bool(self.model.config.sequence_groups))
+            if self.model.config.input == "changes" and is_placed
+            else None
+        )
+        if placed is None:
+            self._check_retractions(states.values())
+        return spark.sql(placed or self.model.sql)
+
+    def _check_retractions(self, states: Iterable[SourceState | None]) -> None:
+        changed = [str(state.name) for state in states if state is not None and retracts(self.model, state)]
+        if changed:
+            raise ConfigError(
+                f"{self.model.table}: `merge_columns` over {', '.join(changed)} needs to know by which change each "
+                "event came, so that an update counts as its new row less its old one.\n"
+                "  expected: a plain select from one changes(…), without `select *`, `with`, grouping, `distinct` or "
+                "`limit`\n  what to do: write the query so, and join or group in a model before or behind it"
+            )
+
+    def _check_whole_rows(self, state: SourceState) -> None:
+        if self.model.config.has_partial_events and retracts(self.model, state):
+            raise ConfigError(
+                f"{self.model.table}: `merge_columns` over {state.name} takes back whole rows, and `columns_to_update` "
+                "or `unavailable_value` says that events are parts of rows.\n"
+                "  expected: a landing table of events as the source, or a model without `merge_columns`\n"
+                "  what to do: compute these columns in a model that reads this one"
+            )

@@ -1,0 +1,33 @@
+"""What `arctic explain` says of the events of a model, as the documentation shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import arctic_runtime
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.looking import describe_next_run
+from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.decide import Decision
+from arctic_runtime.spark.refresh.planning import Plan
+
+PAGE = Path(arctic_runtime.__file__).parents[1] / "docs" / "partial-rows.md"
+EVENTS = {"primary_key": "customer_id", "input": "changes"}
+
+
+def explained(**config: Any) -> list[str]:
+    model = Model(TableName("lake", "dwd", "customers"), "select 1", configure({**EVENTS, **config}, "m"))
+    return describe_next_run(model, Plan(Decision("unchanged", "NOTHING_NEW"), ()))[2:]
+
+
+def test_it_tells_which_columns_an_event_has() -> None:
+    shown = PAGE.read_text(encoding="utf-8").split("```text\n", 1)[1].split("```", 1)[0]
+    lines = explained(
+        sequence_by={"profile_at": ["name", "email"]},
+        columns_to_update="changed",
+        unavailable_value="__debezium_unavailable_value",
+    )
+    assert lines == shown.splitlines()
+    assert explained(sequence_by="lsn") == []
