@@ -102,8 +102,9 @@ def changes_view(source: TableName) -> str:
     return image_view("changes", source)
 
 
-History = Literal["seen", "all"]
-"""Rows of sources that earlier runs consumed, or those that this run consumes too."""
+History = Literal["seen", "all", "theirs"]
+"""Rows of sources that earlier runs consumed, those that this run consumes too, or those that other runs consumed
+while this one was under way."""
 
 
 def history_view(history: History, source: TableName) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "increment",
     "landing",
     "maintenance_settings",
+    "rebase",
     "reconcile",
     "savepoint",
     "schema",

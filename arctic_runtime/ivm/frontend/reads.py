@@ -140,6 +140,25 @@ def with_position(sql: str, may_unite: bool = False) -> str | None:
     return placed if _is_one_more(placed, tree, columns) else None
 
 
+def keeps_events_apart(sql: str) -> bool:
+    """Whether each row of a query is one event of one `changes(…)`, whichever others there are and whenever it is read.
+
+    So it is for selections from `changes(…)` without joins, and a `union all` of them.
+    """
+    try:
+        tree = sqlglot.parse_one(sql, dialect="spark")
+    except SqlglotError:
+        return False
+    selects = _united(tree)
+    is_plain = all(
+        _event_source(select) is not None
+        and not select.args.get("joins")
+        and len(list(select.find_all(exp.Table))) == 1
+        for select in selects
+    )
+    return bool(selects) and is_plain and not _unstable_functions(tree)
+
+
 def _united(tree: exp.Expr) -> list[exp.Expr]:
     """The parts of a `union all` in the order of the text; a query that is no set operation is its only part."""
     if not isinstance(tree, exp.SetOperation):

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ivm.frontend.reads import with_position
-from arctic_runtime.model.names import TableName, changes_read, changes_view
+from arctic_runtime.model.names import History, TableName, changes_read, changes_view, history_query, history_view
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
@@ -30,10 +30,10 @@ class QueryInputs:
     upstreams: Upstreams
     narrowed: Narrowed = field(default_factory=dict)
 
-    def query(self, spark: SparkSession, windows: Mapping[str, Window]) -> DataFrame:
+    def query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
         """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
 
-        Tables of format version 2 keep no row lineage, so the order of their rows is not known.
+        A query of `other` rows than the run's own reads them under names of their own, as both may be read at once.
         """
         sources = changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}
@@ -48,7 +48,8 @@ class QueryInputs:
             window = windows.get(str(source)) or Window(str(source), None, state.version)
             rows = appended(spark, state, window)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
-            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(changes_view(source)))
+            view = changes_view(source) if other is None else history_view(other, source)
+            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(view))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed
@@ -56,6 +57,8 @@ class QueryInputs:
         )
         if placed is None:
             self._check_retractions(states.values())
+        if other is not None:
+            return spark.sql(history_query(other, placed or self.model.sql))
         return spark.sql(placed or self.model.sql)
 
     def _check_retractions(self, states: Iterable[SourceState | None]) -> None:

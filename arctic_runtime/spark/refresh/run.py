@@ -46,6 +46,7 @@ from arctic_runtime.spark.refresh.judge import check_predicates, check_same
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.refresh.prepare import prepared
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
+from arctic_runtime.spark.refresh.rebase import Overtaken
 from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish
 from arctic_runtime.spark.tables.context import Appended, Context
@@ -162,6 +163,7 @@ class Refresh:
         return replace(decision, repairs=broken, because=f"mended: {', '.join(broken)}")
 
     def _done(self, decision: Decision, committed: Appended) -> Outcome:
+        decision = replace(decision, because=committed.because or decision.because)
         self._committed = (decision, committed)
         state = self._reconciled(self.table.observe())
         return self.planner.outcome(decision, committed.rows, state)
@@ -258,7 +260,9 @@ class Refresh:
                 confirm,
             )
             with settings(context.spark, looking_up(computed.keys, context.thresholds.pruning)):
-                return publish(changes, context)
+                times = 0 if self._narrowed else context.thresholds.commits.attempts
+                overtaken = Overtaken(self.planner, self.table, computation, changes, times)
+                return publish(changes, context, overtaken.publish)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Has Spark read the contract's checks where the last run had others."""

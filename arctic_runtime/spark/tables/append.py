@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import effect
@@ -42,12 +42,15 @@ _ROWS, _NOTHING = "rows", "deletions of nothing"
 """What is counted besides rows of each action: all rows, and deletions of rows that were not there."""
 
 
-def publish(changes: ChangeSet, context: Context) -> Appended:
+def publish(
+    changes: ChangeSet, context: Context, overtaken: Callable[[DataFrame], Appended | None] = lambda _: None
+) -> Appended:
     """Appends change rows in one commit, if the change table still is as observed; readers see all of them or none.
 
     Rows are ordered by key, but for those of a first load, which is read as a whole. Rows under an action of `FLAWS`
-    end the attempt with a DataError that shows some. Raises CommitConflict where another writer was faster, and what
-    the change set's `confirm` raises.
+    end the attempt with a DataError that shows some. Where another writer was faster, `overtaken` gets the change rows
+    as they were written, and may publish others in their place. Raises CommitConflict where it does not, and what the
+    change set's `confirm` raises.
     """
     step, shape = changes.commit, changes.shape
     seen = Observation()
@@ -79,7 +82,19 @@ def publish(changes: ChangeSet, context: Context) -> Appended:
         replaced = ranges.bounds(observed) if ranges is not None and is_whole else None
         return Appended(step.expected, {action: found[action] for action in _ACTIONS}, replaced)
 
-    return swap_in(context.attempt, step.table, step.expected, write)
+    def again(tip: int) -> Appended | None:
+        return overtaken(_written_rows(context, step, tip))
+
+    return swap_in(context.attempt, step.table, step.expected, write, again)
+
+
+def _written_rows(context: Context, step: AppendChanges, tip: int) -> DataFrame:
+    """The rows that an attempt has appended, up to the snapshot `tip` of its branch."""
+    table = name(*step.table.parts)
+    if tip == step.expected:
+        return context.spark.table(table).limit(0)
+    reader = context.spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
+    return reader.table(table)
 
 
 def observed_counts(seen: Observation) -> dict[str, Any]:
@@ -102,12 +117,10 @@ def _ranges(context: Context, shape: Shape) -> Ranges | None:
 
 def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
     """Counts the rows of every kind that were just appended to a branch; none where nothing was."""
-    spark = context.spark
-    (tip,) = tips(spark, step.table, branch[-1].removeprefix("branch_")).values()
+    (tip,) = tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
     if tip == step.expected:
         return {}
-    reader = spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
-    rows = reader.table(name(*step.table.parts))
+    rows = _written_rows(context, step, tip)
     counts = _counts(_kinds((*_ACTIONS, *FLAWS), step.mode, context.model, shape))
     return {str(kind): int(count) for kind, count in rows.agg(*map(F.expr, counts)).collect()[0].asDict().items()}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -49,12 +49,19 @@ class Attempt:
     thresholds: CommitThresholds
 
 
-def swap_in(attempt: Attempt, table: TableName, expected: int, write: Callable[[tuple[str, ...]], T]) -> T:
+def swap_in(
+    attempt: Attempt,
+    table: TableName,
+    expected: int,
+    write: Callable[[tuple[str, ...]], T],
+    overtaken: Callable[[int], T | None] = lambda _: None,
+) -> T:
     """Runs `write` on a branch of the snapshot `expected`, then moves main to the branch, if main is unmoved.
 
     `write` gets the parts of the branch's name, and may raise to end the attempt; its result is returned. All commits
-    of `write` have to be done when it returns. Raises CommitConflict where another writer was faster: the table is then
-    as that writer left it.
+    of `write` have to be done when it returns. Where another writer was faster, `overtaken` is called with the
+    snapshot that `write` has made, and its result is returned. Raises CommitConflict where that is None: the table is
+    then as that writer left it.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     parts = {"table": name(*table.parts), "branch": name(branch)}
@@ -63,10 +70,23 @@ def swap_in(attempt: Attempt, table: TableName, expected: int, write: Callable[[
     try:
         with settings(spark, said_by_session({ATTEMPT: writer})):
             result = write(table.branch(branch))
-        publish_branch(attempt, table, branch, expected, writer)
+        try:
+            publish_branch(attempt, table, branch, expected, writer)
+        except CommitConflict:
+            own = _written(attempt, table, branch, expected, writer)
+            again = None if own is None else overtaken(own)
+            if again is None:
+                raise
+            return again
         return result
     finally:
         clear_away(attempt, table, branch)
+
+
+def _written(attempt: Attempt, table: TableName, branch: str, expected: int, writer: str) -> int | None:
+    """The snapshot that a writer left on its branch; None where the branch holds something else."""
+    state = branch_state(attempt.spark, attempt.reader, table, branch)
+    return state.tip if why_not_publish(replace(state, main=expected), expected, writer) is None else None
 
 
 def publish_branch(

@@ -21,12 +21,13 @@ class Appended:
     """A commit of change rows on top of the snapshot `after` of a change table, with its number of rows by action.
 
     `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None where no row
-    is replaced, or the bounds were not collected.
+    is replaced, or the bounds were not collected. `because` says in a line for people what was special, if anything.
     """
 
     after: int
     rows: dict[str, int]
     replaced: tuple[Bound, ...] | None = None
+    because: str = ""
 
 
 @dataclass(frozen=True)

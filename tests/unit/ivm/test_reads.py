@@ -7,7 +7,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.frontend.reads import Reads, reads, with_position
+from arctic_runtime.ivm.frontend.reads import Reads, keeps_events_apart, reads, with_position
 from arctic_runtime.model.names import TableName, changes_view
 from arctic_runtime.spark.engine.statement import name
 
@@ -238,6 +238,28 @@ def test_each_part_of_a_union_of_different_sources_has_its_position_where_that_i
         f"select a from {C} union all select a from dwd.orders",
     ):
         assert with_position(refused, may_unite=True) is None, refused
+
+
+def test_each_row_of_a_plain_selection_and_of_a_union_of_such_is_one_event() -> None:
+    other = "`changes(lake.cdc.others)`"
+    for apart in (
+        f"select a, b + 1 as b from {C} where a > 0",
+        f"select a from {C} union all select a from {other} union all select a from {C}",
+    ):
+        assert keeps_events_apart(apart), apart
+    for refused in (
+        f"select a from {C} join {other} using (a)",
+        f"select a from {C} where a in (select a from dwd.orders)",
+        f"select a, (select max(b) from dwd.orders) as b from {C}",
+        f"select a from {C} union select a from {other}",
+        f"select a, count(*) as n from {C} group by a",
+        f"select distinct a from {C}",
+        f"select explode(a) as a from {C}",
+        f"select uuid() as a from {C}",
+        f"select a from {C} union all select a from dwd.orders",
+        "select a from",
+    ):
+        assert not keeps_events_apart(refused), refused
 
 
 @pytest.mark.parametrize(
