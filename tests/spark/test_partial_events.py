@@ -249,6 +249,17 @@ def test_functions_count_the_columns_that_an_event_has_alone(lake: Warehouse) ->
     assert lake.broken(model) == lake.left_out(model) == []
 
 
+@pytest.mark.slow
+def test_without_a_sequence_the_position_in_the_source_orders_the_events(lake: Warehouse) -> None:
+    model = customers(lake, sequence_by=None, exclude_columns=["op", "at"])
+    events = [(*event[:-2], at, event[-1]) for at, event in enumerate(stream(9, 40))]
+    for start, end in pairwise((0, 25, len(events))):
+        lake.append("events", events[start:end], EVENTS)
+        lake.run(model)
+        assert lake.rows(model) == [row[:-1] for row in applied(events[:end])]
+    assert lake.broken(model) == lake.left_out(model) == []
+
+
 def test_a_column_that_comes_later_is_null_until_an_event_brings_it(lake: Warehouse) -> None:
     sql = "select id, name, op, at, changed from {changes(events)}"
     lake.append("events", [(1, "a", "x", 5, "u", 1, None)], EVENTS)
