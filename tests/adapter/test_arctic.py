@@ -285,6 +285,7 @@ class TestBadRows(Warehouse):
         assert set(messages(run_dbt(["retry"]))) == {"orders", "by_customer"}
 
 
+@pytest.mark.slow
 class TestClones(Warehouse):
     """`dbt clone` makes views, and a run in the place of one makes the tables."""
 

@@ -64,6 +64,7 @@ def test_every_table_is_exact_after_random_days(profiles: Path, count: int) -> N
         dbt("run", profiles)
         if place % VERIFIED == 0 or place == count:
             assert cli.main(["verify", "--project-dir", str(PROJECT), "--profiles-dir", str(profiles)]) == 0
-    dbt("test", profiles)
+    if count > VERIFIED:
+        dbt("test", profiles)
     load_days(profiles / "warehouse", days[-1:])
     assert {said["mode"] for said in dbt("run", profiles).values()} == {"unchanged"}

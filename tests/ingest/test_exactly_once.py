@@ -91,9 +91,6 @@ def mariadb_of(server: MariaDBServer, schema: str) -> Database:
 
 
 BOTH = pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
-ONE_IS_SLOW = pytest.mark.parametrize(
-    "database", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)], indirect=True
-)
 
 
 @pytest.fixture
@@ -201,7 +198,7 @@ def is_equal(lake: Warehouse, database: Database) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("database", ["postgresql", "mariadb"], indirect=True)
+@BOTH
 @pytest.mark.parametrize("at", [("ingest.advance", "commit.publish"), ("",)])
 def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource, at: tuple[str, ...]
@@ -219,7 +216,8 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     assert lake.spark.table(str(source.ledger)).count() == 0
 
 
-@ONE_IS_SLOW
+@pytest.mark.slow
+@BOTH
 def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:

@@ -106,6 +106,7 @@ def test_definitions_of_tables_are_those_of_the_position(
     assert drain(connection, position).ids == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_position_is_short_and_its_progress_has_the_definitions(
     mariadb: MariaDBServer, connection: DebeziumConnection
 ) -> None:
@@ -166,6 +167,7 @@ def test_reading_goes_on_when_a_server_comes_back(
     assert "Reading goes on" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_server_that_is_silent_is_taken_for_lost(
     mariadb: MariaDBServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
 ) -> None:

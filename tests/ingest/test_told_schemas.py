@@ -73,6 +73,7 @@ def test_canal_messages_become_rows(lake: Warehouse, tmp_path: Path) -> None:
     assert {(int(of[0]), of[1]) for of in changes.collect()} == {(1, "insert"), (7, "insert")}
 
 
+@pytest.mark.slow
 def test_a_truncation_takes_the_rows_before_it_and_none_after_it(lake: Warehouse, tmp_path: Path) -> None:
     log = Noted()
     lines = [canal("INSERT", [row(1)]), canal("TRUNCATE"), canal("INSERT", [row(2)]), canal("INSERT", [row(3)])]
@@ -110,6 +111,7 @@ def test_messages_without_rows_are_no_error_before_there_is_a_table(lake: Wareho
     assert {int(of[0]) for of in orders(lake, "id")} == {1}
 
 
+@pytest.mark.slow
 def test_timestamps_are_read_in_the_zone_of_the_server(lake: Warehouse, tmp_path: Path) -> None:
     event = canal("INSERT", [row(1, at="2024-01-01 08:00:00.25")], types={"at": "timestamp(2)"})
     (tmp_path / "1.json").write_text(event)

@@ -169,7 +169,7 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
     assert any(isinstance(node, Filter) for node in walk(trees[-1]))
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["held", "read twice"])
+@pytest.mark.parametrize("is_held", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["held", "read twice"])
 def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_held: bool
 ) -> None:

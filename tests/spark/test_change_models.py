@@ -259,6 +259,7 @@ def rolled_back_and_continued(lake: Warehouse) -> None:
     lake.append("events", [(4, "k", 4, "c", 4)], EVENTS)
 
 
+@pytest.mark.slow
 def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh_repairs(lake: Warehouse) -> None:
     model = cdc(lake)
     lake.append("events", [(1, "x", 1, "c", 1)], EVENTS)
@@ -484,6 +485,7 @@ def test_rows_declared_as_of_a_moment_are_so_in_any_time_zone(
 BOTH = "select id, a, b, op, lsn from {changes(events)} union all select id, a, b, op, lsn from {changes(others)}"
 
 
+@pytest.mark.slow
 def test_a_source_without_news_and_a_source_that_is_added_are_read_beside_others(lake: Warehouse) -> None:
     lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
     lake.run(cdc(lake))

@@ -189,7 +189,7 @@ def test_a_source_whose_columns_are_called_otherwise_is_followed_by_what_they_ar
     assert lake.broken(model) == []
 
 
-@pytest.mark.parametrize("merge", ["on_read", "on_write"])
+@pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_a_key_takes_another_type_where_no_row_is_there_or_the_model_is_started_over(
     lake: Warehouse, merge: str
 ) -> None:

@@ -230,6 +230,7 @@ def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake:
     assert lake.left_out(model) == [f"the query gives the table: it was restored to version {good}"]
 
 
+@pytest.mark.slow
 def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_own_is_none(lake: Warehouse) -> None:
     model = lake.model("m", SQL, primary_key="id", merge="on_read")
     for number in range(4):

@@ -128,7 +128,7 @@ def test_a_failure_of_the_moment_is_tried_again_by_the_next_run(
     assert given_up(lake, model) is None
 
 
-@pytest.mark.parametrize("request_", [{"full_refresh": True}, {}], ids=["refresh", "query"])
+@pytest.mark.parametrize("request_", [pytest.param({"full_refresh": True}, marks=SLOW), {}], ids=["refresh", "query"])
 def test_changes_are_followed_again_once_somebody_asked_for_it(
     lake: Warehouse, grouped: Callable[..., Model], monkeypatch: pytest.MonkeyPatch, request_: dict[str, bool]
 ) -> None:

@@ -71,6 +71,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_query_after_a_change(lake: Warehouse) -> None:
     upstream(lake, [(1, "x", 5, "5"), (4, "x", 8, "8"), (5, "x", 7, "7")], "numbers")
     upstream(lake, FIRST)

@@ -749,6 +749,7 @@ def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed
         assert lake.broken(table.model((key,))) == []
 
 
+@pytest.mark.slow
 def test_one_table_is_loaded_again_and_gets_what_differs(lake: Warehouse) -> None:
     """So does a table that was left out meanwhile: its events of then never came."""
     both, one = source_of(lake, "orders", "items"), source_of(lake, "orders")

@@ -174,6 +174,7 @@ def test_a_table_that_gets_or_loses_its_key_is_an_error_that_says_what_to_do(lak
     assert rows(lake) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.slow
 def test_models_follow_a_table_without_a_key_through_compaction_expiry_and_another_snapshot(lake: Warehouse) -> None:
     source = log_of(lake, sort_key=["at"], retention={"versions": "5d"})
     (table,) = source.tables

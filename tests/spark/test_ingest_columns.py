@@ -55,7 +55,7 @@ def rows(lake: Warehouse, *names: str) -> set[tuple[Any, ...]]:
     [
         (True, "safe"),
         pytest.param(True, "evolve", marks=pytest.mark.slow),
-        (False, "safe"),
+        pytest.param(False, "safe", marks=pytest.mark.slow),
         pytest.param(False, "evolve", marks=pytest.mark.slow),
     ],
 )

@@ -42,7 +42,13 @@ def sql(lake: Warehouse, text: str) -> None:
     lake.spark.sql(text.format(events=lake.sql_name("events")))
 
 
-@pytest.mark.parametrize(("form", "mode"), [(3, "copy-on-write"), (3, "merge-on-read"), (2, "merge-on-read")])
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [
+        (3, "merge-on-read"),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in ((3, "copy-on-write"), (2, "merge-on-read"))),
+    ],
+)
 def test_rows_that_were_read_may_be_deleted_by_anybody(lake: Warehouse, form: int, mode: str) -> None:
     make(lake, form, mode)
     model = reader(lake) if form == 3 else reader(lake, sequence_by="day", exclude_columns=[])

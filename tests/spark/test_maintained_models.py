@@ -268,9 +268,8 @@ BELOW_MOST = """
 """
 
 
-@pytest.mark.parametrize(
-    "read_again", [pytest.param(-1, marks=pytest.mark.slow), IncrementalThresholds().repeated_read_rows]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("read_again", [-1, IncrementalThresholds().repeated_read_rows])
 def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read_again: int) -> None:
     """What several terms ask the filtered table is told once, before the part of another that is read by it."""
     limits = {"always_incremental_rows": -1, "reducer_row_ratio": 0, "repeated_read_rows": read_again}
@@ -402,6 +401,7 @@ def test_maps_are_followed_too(lake: Warehouse) -> None:
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_an_upstream_that_stores_what_its_origin_sent_is_followed_by_lookups(lake: Warehouse) -> None:
     columns = "id int, grp int, amount int, op string"
     lake.append("e", [(n, n % 3, n, "u") for n in range(9)], columns)
@@ -448,6 +448,7 @@ KEYS_THAT_SHOW_ONE_COLUMN = {
 }
 
 
+@pytest.mark.slow
 def test_two_columns_of_a_key_can_show_one_column(lake: Warehouse) -> None:
     columns = "id int, grp int, v int"
     lake.load("facts", [(n, n % 3, n) for n in range(9)], columns)

@@ -179,7 +179,8 @@ def nested_names(seed: int) -> list[str]:
 SET_PROPERTY = "reflect('java.lang.System','setProperty','arctic.pwned','yes')"
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_fields_of_any_name_are_followed_and_never_run(lake: Warehouse, seed: int) -> None:
     fields = nested_names(seed)
     kind = f"struct<{','.join(f'{quoted(field)}:string' for field in fields)}>"

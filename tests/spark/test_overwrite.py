@@ -105,6 +105,7 @@ def test_a_partition_is_declared_alone(lake: Warehouse) -> None:
     assert lake.left_out(model) == ["the query gives the table: rows were declared: region = eu as of 10"]
 
 
+@pytest.mark.slow
 def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(lake: Warehouse) -> None:
     model = placed_model(lake)
     lake.append("events", [(1, "eu", "a", 1, "c"), (2, "us", "b", 2, "c")], PLACED)

@@ -83,6 +83,7 @@ def test_change_rows_that_break_promises_are_mended_and_later_ones_are_checked_a
     assert lake.broken(model) != []
 
 
+@pytest.mark.slow
 def test_a_window_of_events_that_was_committed_twice_is_mended(lake: Warehouse) -> None:
     config = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "merge": "on_read"}
     model = lake.model("m", "select id, v, lsn from {changes(e)}", **config)

@@ -427,7 +427,11 @@ def tables(lake: Warehouse) -> Iterator[SparkSession]:
         lake.spark.catalog.dropTempView(view)
 
 
-@pytest.mark.parametrize("queries", [QUERIES, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+@pytest.mark.parametrize(
+    "queries",
+    [QUERIES[::2], *(pytest.param(of, marks=pytest.mark.slow) for of in (QUERIES[1::2], MORE))],
+    ids=["some", "others", "more"],
+)
 def test_names_stand_for_what_they_stand_for_in_spark(tables: SparkSession, queries: tuple[str, ...]) -> None:
     """Columns before aliases or after them, places, fields, merged columns, and words that may be names."""
     different = {}

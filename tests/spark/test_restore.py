@@ -61,6 +61,7 @@ def test_events_that_were_undone_do_not_come_again(lake: Warehouse, merge: str) 
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_a_query_is_followed_again_from_what_it_had_read(lake: Warehouse) -> None:
     source = lake.model("up", "select * from {s}", primary_key="id")
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")

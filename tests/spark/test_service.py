@@ -165,6 +165,7 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     assert runner.planned() == []
 
 
+@pytest.mark.slow
 def test_ingestion_compacts_the_tables_that_it_writes(lake: Warehouse) -> None:
     source = source_of(lake, "orders", compaction={"change_files": 2})
     log = [[Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": 1})])] for of in range(4)]

@@ -382,6 +382,7 @@ def test_few_rows_are_compared_and_merged_without_moving_them(
     assert ["Exchange" in plan for plan in plans] == [not most, False]
 
 
+@pytest.mark.slow
 def test_an_upstream_that_was_made_again_as_a_plain_table_is_read_though_its_change_table_stays(
     lake: Warehouse,
 ) -> None:

@@ -74,6 +74,7 @@ def test_every_kind_of_corruption_is_found_and_named_with_examples(lake: Warehou
         assert f"'id': {key}," in found[check]
 
 
+@pytest.mark.slow
 def test_what_can_not_be_checked_is_said(lake: Warehouse) -> None:
     model = lake.model("m", "select id, v from {s}", primary_key="id")
     lake.load("s", [(1, "a", 1)], COLUMNS)

@@ -46,6 +46,7 @@ class TestEmpty(BaseEmpty):
     pass
 
 
+@pytest.mark.slow
 class TestEphemeral(BaseEphemeral):
     pass
 

@@ -14,6 +14,7 @@ from dbt.tests.adapter.incremental.test_incremental_unique_id import BaseIncreme
 from dbt.tests.util import run_dbt
 
 
+@pytest.mark.slow
 class TestIncrementalOnSchemaChange(BaseIncrementalOnSchemaChange):
     pass
 

@@ -27,6 +27,7 @@ from dbt.tests.adapter.simple_seed.test_seed_type_override import BaseSimpleSeed
 from dbt.tests.util import copy_file, run_dbt
 
 
+@pytest.mark.slow
 class TestBasicSeeds(BaseBasicSeedTests):
     def test_simple_seed_full_refresh_flag(self, project: Any) -> None:
         """Views of a seed stay: it is replaced and never dropped."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused, ServiceTable
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.profile import Profile
+from tests.thresholds import changed
 
 TIMES = LeaseTimes(lease_seconds=60, renewal_seconds=20, attempts=5)
 
@@ -84,10 +86,11 @@ def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
 
 
 def test_the_table_stays_small_however_long_the_service_runs(profile: Profile) -> None:
+    profile = replace(profile, thresholds=changed(profile.thresholds, service={"lease_snapshots": 10}))
     table = table_of(profile)
     lease = Lease(table, TIMES, "a:1:x")
-    for _ in range(104):
+    for _ in range(25):
         lease.take()
     reader = CatalogReader(profile)
-    assert len(reader.load_table("ops", table.table.name).metadata.snapshots) <= 101
+    assert len(reader.load_table("ops", table.table.name).metadata.snapshots) <= 11
     assert table.observe()[1] is not None
