@@ -77,6 +77,7 @@ class TestTypeSwitches:
         assert self.relations(project) == {"m": "view"}
 
 
+@pytest.mark.slow
 class TestOddNames:
     """Quotes, spaces, backticks, dots, reserved words and other scripts are names and never SQL."""
 

@@ -138,6 +138,7 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["list", pytest.param("range", marks=pytest.mark.slow)])
 def test_groups_that_changed_are_computed_again_from_where_they_are(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str

@@ -88,7 +88,7 @@ def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Eve
     ("on_match", "merge", "seed"),
     [
         ("replace", "on_read", 1),
-        ("update", "on_write", 2),
+        pytest.param("update", "on_write", 2, marks=pytest.mark.slow),
         pytest.param("ignore", "on_read", 3, marks=pytest.mark.slow),
         pytest.param("replace", "on_write", 4, marks=pytest.mark.slow),
         pytest.param("update", "on_read", 5, marks=pytest.mark.slow),
@@ -286,6 +286,7 @@ def test_an_upstream_that_was_not_only_appended_to_is_refused_and_a_full_refresh
     assert lake.rows(model) == [(7, "new", 7)]
 
 
+@pytest.mark.slow
 def test_a_refresh_from_an_emptied_source_empties_the_table(lake: Warehouse) -> None:
     """Deleted rows then have no place in the order; a text like '0' would be none of a timestamp's."""
     columns = "id int, a string, at timestamp"
@@ -326,6 +327,7 @@ def test_compaction_and_expiry_of_the_upstream_lose_and_repeat_nothing(lake: War
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_an_expired_upstream_without_row_lineage_is_refused(lake: Warehouse) -> None:
     model = cdc(lake)
     for lsn in (1, 2, 3):

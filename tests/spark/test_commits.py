@@ -119,7 +119,7 @@ def merged_in_parts(lake: Warehouse) -> Model:
     return model
 
 
-@pytest.mark.parametrize("beside", [AtOnce, AtLast, Parallel])
+@pytest.mark.parametrize("beside", [Parallel, *(pytest.param(of, marks=pytest.mark.slow) for of in (AtOnce, AtLast))])
 def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, beside: type[Parallel]
 ) -> None:
@@ -252,7 +252,9 @@ def first_of(spark: SparkSession, table: str) -> int:
     return int(spark.sql(f"select snapshot_id from {table}.snapshots order by committed_at").collect()[0][0])
 
 
-@pytest.mark.parametrize("intruder", INTRUDERS)
+@pytest.mark.parametrize(
+    "intruder", [name if name == "append" else pytest.param(name, marks=pytest.mark.slow) for name in INTRUDERS]
+)
 def test_a_table_that_moved_on_is_not_overwritten(lake: Warehouse, intruder: str) -> None:
     spark, table = lake.spark, lake.sql_name("t")
     spark.sql(f"create table {table} using iceberg tblproperties ('format-version' = '3') as select 1L as id")
@@ -401,6 +403,7 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_the_write_order_of_a_base_is_set_by_a_later_run_where_the_first_died_before(lake: Warehouse) -> None:
     def die(name: str, action: Callable[[], Any]) -> Any:
         if name == "base.write_order":

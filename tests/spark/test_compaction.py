@@ -129,6 +129,7 @@ def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_a
     assert lake.broken(shop.model) == []
 
 
+@pytest.mark.slow
 def test_small_files_of_a_node_are_joined_and_its_large_ones_left(lake: Warehouse) -> None:
     shop = Shop(lake)
     shop.several()
@@ -178,6 +179,7 @@ def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lo
     assert lake.branches(shop.model) == set()
 
 
+@pytest.mark.slow
 def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
     lake: Warehouse,
 ) -> None:

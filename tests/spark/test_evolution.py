@@ -71,6 +71,7 @@ def test_changes_across_a_change_of_columns_are_told_in_the_columns_of_today(lak
     assert len(changes_between(lake.session_of(model), second, lake.head(model), 10)) == 2
 
 
+@pytest.mark.slow
 def test_a_table_that_was_all_key_may_get_another_column(lake: Warehouse) -> None:
     lake.load("s", [(1, "a")], "id int, v string")
     lake.run(lake.model("m", "select id from {s}", primary_key="id"))

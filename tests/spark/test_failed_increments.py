@@ -178,6 +178,7 @@ def test_where_computing_in_full_fails_too_that_error_is_shown(
     assert lake.branches(model) == set()
 
 
+@pytest.mark.slow
 def test_a_run_that_gives_up_reads_its_upstreams_as_they_are_and_says_so(
     lake: Warehouse, grouped: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_another_time_zone_computes_all_rows_again_though_nothing_is_new(lake: W
     assert berlin.run(model, session=refuse).mode == "unchanged"
 
 
+@pytest.mark.slow
 def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something_to_do(lake: Warehouse) -> None:
     lake.append("landed", [(1, "7", 3, 10)], LANDED)
     model = lake.model("hours", HOURS, primary_key="id")
@@ -59,6 +60,7 @@ def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something
     assert hooked.run(model).mode == "incremental"
 
 
+@pytest.mark.slow
 def test_kept_totals_take_the_type_that_a_column_was_widened_to(lake: Warehouse) -> None:
     """Without ANSI a cast to the type of before wraps around."""
     lake = another(lake, **{"spark.sql.ansi.enabled": "false"})

@@ -132,6 +132,7 @@ def test_a_failure_holds_back_what_is_below_it_until_it_is_mended(
     assert found.broken() == []
 
 
+@pytest.mark.slow
 def test_a_model_that_is_added_or_edited_is_planned_and_no_other(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_model_that_is_added_or_edited_is_planned_and_no_other(
     assert lake.rows(both) == [("a", 101, 1), ("b", 101, 1)]
 
 
+@pytest.mark.slow
 def test_a_result_that_depends_on_the_clock_is_computed_when_its_tables_move_and_else_not(
     lake: Warehouse, following: Follow
 ) -> None:

@@ -262,6 +262,7 @@ def test_too_many_dead_letters_stop_ingestion_and_lose_nothing(lake: Warehouse) 
         assert lake.spark.table(str(source.ledger)).count() == 1
 
 
+@pytest.mark.slow
 def test_columns_of_a_source_may_be_called_as_parts_of_events_are(lake: Warehouse) -> None:
     names = (
         "origin",
@@ -441,6 +442,7 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(lake: Warehouse
     assert SourceLease(source.ledger, lake.reader, lambda: lake.spark).take() is None
 
 
+@pytest.mark.slow
 def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> None:
     """It goes on with a batch that its successor has published already."""
     source = source_of(lake, "orders")
@@ -523,6 +525,7 @@ def test_a_process_that_is_overtaken_when_it_has_added_a_column_writes_nothing_t
     assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2), ("update", 3)]
 
 
+@pytest.mark.slow
 def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> None:
     """As of tables with more rows than a lookup reads all of."""
     lake = lake.under(pruning={"scanned_table_rows": 0, "scanned_table_ratio": 0})
@@ -540,6 +543,7 @@ def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> N
     assert lake.broken(source.tables[0].model(("id",))) == []
 
 
+@pytest.mark.slow
 def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [
@@ -774,6 +778,7 @@ def test_without_snapshots_a_resync_is_refused(lake: Warehouse) -> None:
         ingest(lake, source_of(lake, "orders"), Loading([FIRST]), tables=["order"])
 
 
+@pytest.mark.slow
 def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None:
     class Rewound(Replay):
         def batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -787,6 +792,7 @@ def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None
     assert lake.spark.table(lake.sql_name("items__changes")).count() == 3
 
 
+@pytest.mark.slow
 def test_tables_that_a_source_includes_are_loaded_when_they_are_there(lake: Warehouse) -> None:
     """At the start, and while ingestion goes on; they are followed and known to operations as declared ones are."""
     lake = lake.under(ingest={"look_seconds": 0})

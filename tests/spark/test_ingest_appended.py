@@ -147,6 +147,7 @@ def test_a_snapshot_that_is_made_again_replaces_all_rows_in_one_commit(lake: War
     assert [of[:2] for of in commits(lake)[1:]] == [("append", "2"), ("overwrite", "4"), ("append", "1")]
 
 
+@pytest.mark.slow
 def test_a_process_that_lost_its_lease_loads_no_row_a_second_time(lake: Warehouse) -> None:
     source, whole = log_of(lake), [[part((n, "a"), op="r")] for n in range(3)]
 
@@ -163,6 +164,7 @@ def test_a_process_that_lost_its_lease_loads_no_row_a_second_time(lake: Warehous
     assert rows(lake) == [(0, "a"), (1, "a"), (2, "a")]
 
 
+@pytest.mark.slow
 def test_a_table_that_gets_or_loses_its_key_is_an_error_that_says_what_to_do(lake: Warehouse) -> None:
     keyed = replace(LOG, key=("at",))
     (table,) = source_of(lake, "log").tables
@@ -223,6 +225,7 @@ def test_operations_show_and_drop_a_table_without_a_key_or_say_that_they_need_on
     assert "log" not in lake.reader.list_relations(lake.namespace)
 
 
+@pytest.mark.slow
 def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(lake: Warehouse) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
 

@@ -90,6 +90,7 @@ def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehou
         assert lake.broken(made.tables[0].model(("id",))) == []
 
 
+@pytest.mark.slow
 def test_a_column_that_was_made_anew_ends_ingestion_until_the_table_is_read_again(lake: Warehouse) -> None:
     made, (first, *_) = source(lake, "safe", keyed=True), log(keyed=True)
     anew = SourceSchema((ID, column("a", 9), column("gone", 3)), ("id",))

@@ -45,6 +45,7 @@ def test_the_description_of_a_join_is_what_spark_plans(
     assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
 
 
+@pytest.mark.slow
 def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
     lake: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:

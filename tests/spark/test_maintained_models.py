@@ -372,6 +372,7 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
     assert [lake.broken(found) for found in (model, thin)] == [[], []]
 
 
+@pytest.mark.slow
 def test_columns_that_the_query_lost_keep_their_values_in_rows_that_change(lake: Warehouse) -> None:
     shop = Shop(lake, random.Random(1))
     lake.append("order_events", [(1, 1, _cents(5), "new", "u"), (2, 2, _cents(6), "new", "u")], f"{ORDERS}, op string")
@@ -421,6 +422,7 @@ def test_an_upstream_that_stores_what_its_origin_sent_is_followed_by_lookups(lak
     assert [lake.broken(model) for model in (up, plain, sums)] == [[], [], []]
 
 
+@pytest.mark.slow
 def test_a_plain_table_that_is_made_anew_is_compared_with_what_it_was(lake: Warehouse) -> None:
     lake.append("facts", [(n, n % 3) for n in range(20)], "id int, kind int")
     seed = lake.sql_name("kinds")

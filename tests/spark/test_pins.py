@@ -62,6 +62,7 @@ def test_a_table_is_read_as_its_own_run_made_it(lake: Warehouse, diamond: tuple[
     assert lake.rows(both) == [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]
 
 
+@pytest.mark.slow
 def test_what_was_read_by_another_invocation_is_not_read_as_of_an_older_pin(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:
@@ -74,6 +75,7 @@ def test_what_was_read_by_another_invocation_is_not_read_as_of_an_older_pin(
     assert lake.rows(right) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.slow
 def test_a_query_that_is_computed_in_full_reads_its_upstreams_as_they_are(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:

@@ -160,6 +160,7 @@ def test_every_partition_transform_lays_rows_out_and_moves_them(lake: Warehouse)
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_a_truncated_partition_is_created_in_one_commit_that_knows_its_version(lake: Warehouse) -> None:
     model = lake.model("m", values("(1, 'abc')", "id, s"), primary_key="id", partition_by="truncate(2, s)", nodes=2)
     lake.run(model)
@@ -225,6 +226,7 @@ def test_new_columns_are_added_and_missing_ones_keep_their_values(lake: Warehous
     assert [broken for broken in lake.broken(model) if "query" not in broken] == []
 
 
+@pytest.mark.slow
 @mostly_on_read
 def test_a_new_column_without_values_changes_no_row_and_can_be_read(lake: Warehouse, merge: str) -> None:
     lake.run(lake.model("m", values("(1, 'a')", "id, v"), primary_key="id", merge=merge))
@@ -259,6 +261,7 @@ def test_columns_widen_and_their_rows_before_with_them(lake: Warehouse, merge: s
     assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 @mostly_on_read
 def test_columns_can_follow_the_query_both_ways(lake: Warehouse, merge: str) -> None:
     config: dict[str, Any] = {"primary_key": "id", "merge": merge, "on_schema_change": "sync_all_columns"}

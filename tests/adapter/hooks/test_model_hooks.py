@@ -65,6 +65,7 @@ class HooksOfProject(ModelHooks):
         return {"models": {"test": hooks}}
 
 
+@pytest.mark.slow
 class TestPrePostModelHooks(HooksOfProject, BasePrePostModelHooks):
     pass
 
