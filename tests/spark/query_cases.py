@@ -202,7 +202,7 @@ QUERIES = (
     "select yr, item, grouping_id() as g, grouping(yr) + grouping(item) as h, count(*) as n from sales group by item, yr grouping sets ((yr, item), yr, ())",
     "select yr, count(*) as n from sales where false group by rollup(yr)",
     "select count(*) as n from sales group by grouping sets ((), ())",
-    "select coalesce(yr, 0) as shown, count(*) as n from sales group by rollup(yr) having yr is null and grouping(yr) = 1",
+    "select coalesce(yr, 0) as shown, count(*) as n from sales group by yr with cube",
     "select yr + 1 as yr, sum(amount) as amount from sales group by rollup(sales.yr + 1) having yr > 2021 or amount > 5",
     "select yr, item, grouping(yr) as g, rank() over (partition by grouping(yr) + grouping(item), case when grouping(item) = 0 then yr end order by sum(amount) desc) as r from sales group by rollup(yr, item)",
     "select yr, max(yr) + yr as x, sum(yr) as s, count(distinct item) as d from sales group by yr, rollup(yr), cube(item)",
