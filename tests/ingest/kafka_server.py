@@ -90,21 +90,34 @@ class KafkaServer:
         """Creates a topic, which clients know then; underscores in the names of settings stand for dots."""
         config = {key.replace("_", "."): value for key, value in settings.items()}
         self._done(self._admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
-        until = time.monotonic() + _SECONDS
-        while len(self._admin.list_topics(topic, _SECONDS).topics[topic].partitions) < partitions:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        self._wait_for(topic, partitions)
 
     def drop(self, topic: str) -> None:
         self._done(self._admin.delete_topics([topic]))
 
     def widen(self, topic: str, partitions: int) -> None:
         self._done(self._admin.create_partitions([NewPartitions(topic, partitions)]))
+        self._wait_for(topic, partitions)
+
+    def _wait_for(self, topic: str, partitions: int) -> None:
+        """Waits until each partition has a leader that answers: a broker tells of partitions before it leads them."""
+        until = time.monotonic() + _SECONDS
+        while not self._tells_offsets(topic, partitions):
+            assert time.monotonic() < until, f"topic {topic} is not there"
+            time.sleep(0.02)
+
+    def _tells_offsets(self, topic: str, partitions: int) -> bool:
+        known = self._admin.list_topics(topic, _SECONDS).topics[topic].partitions
+        try:
+            self._done(
+                self._admin.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in known})
+            )
+        except KafkaException:
+            return False
+        return len(known) == partitions
 
     def drop_before(self, topic: str, partition: int, offset: int) -> None:
         """Deletes events, as retention does."""
-        from confluent_kafka import TopicPartition
-
         self._done(self._admin.delete_records([TopicPartition(topic, partition, offset)]))
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0, transaction: str | None = None) -> None:
