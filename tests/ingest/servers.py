@@ -26,6 +26,7 @@ __all__ = [
     "MariaDBServer",
     "Missing",
     "PostgreSQLServer",
+    "ServerError",
     "free_port",
     "private_folder",
     "start_server",
