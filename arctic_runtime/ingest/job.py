@@ -262,7 +262,7 @@ class Ingestion:
     def _followed(self, progress: Progress, tables: frozenset[str]) -> Progress:
         """Has the stream read just these tables, once this is noted: the others miss what comes then."""
         if progress.tables != tables:
-            progress = replace(progress, tables=tables)
+            progress = progress.of_stream(tables)
             self._ledger.advance(progress)
         self._stream = self._writer(tables, self._pool)
         if isinstance(self._transport, LoadsTables):

@@ -138,6 +138,11 @@ class IngestSource:
         return tuple(found)
 
 
+def read_table_schema(ingest: Mapping[str, Any]) -> str | None:
+    """Where the source of a `meta.arctic.ingest` has tables whose name says no schema; None for none."""
+    return ingest.get("table_schema") or read_default_schema(str(ingest.get("connector")), ingest)
+
+
 def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
     """Where a database has tables whose name says no schema; None for other sources."""
     if connector == "postgresql":
@@ -158,6 +163,19 @@ class DeclaredTable:
     catalog: str
     meta: Mapping[str, Any]
     columns: tuple[tuple[str, str], ...]
+
+    def named(self, schema: str | None) -> str:
+        """The name of its table in the source, which has tables whose name says no schema in `schema`."""
+        name = str(self.meta.get("source_table", self.identifier))
+        return name if "." in name or schema is None else f"{schema}.{name}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table is ingested from: its name in the source, and the source's dead letter table with the progress."""
+
+    dead_letters: TableName
+    source_name: str
 
 
 def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[DeclaredTable]) -> IngestSource:
@@ -208,12 +226,12 @@ def _table(
     of: DeclaredTable, policy: SchemaChanges, schema: str | None, tells_key: bool, wrong: list[str]
 ) -> IngestedTable:
     meta = dict(of.meta)
-    source_name = str(meta.pop("source_table", of.identifier))
+    full = of.named(schema)
+    meta.pop("source_table", None)
     chosen = meta.pop("schema_changes", policy)
     for key in meta:
         if key not in _TABLE_KEYS:
             wrong.append(f"table {of.name}: unknown key `{key}`{nearest(key, _TABLE_KEYS)}")
-    full = source_name if "." in source_name or schema is None else f"{schema}.{source_name}"
     columns, table = dict(of.columns), TableName(of.catalog, of.schema, of.identifier)
     return IngestedTable(of.name, full, table, meta, columns, chosen, tells_key)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CAUGHT_UP, POSITION, SOURCE_TABLES, SOURCE_TIME
+from arctic_runtime.model.properties import CAUGHT_UP, LEFT_STREAM, POSITION, SOURCE_TABLES, SOURCE_TIME
 
 _SHOWN = 80
 """The longest text of a position that is shown to people."""
@@ -29,13 +29,15 @@ class Progress:
 
     `newest` is when the newest change that they have was made, None where no event tells it. `caught_up` is the newest
     time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
-    with those of a snapshot that is under way; None where these are not known.
+    with those of a snapshot that is under way; None where these are not known. `left` is as of when other tables, which
+    are loaded anew beside the stream, show the source.
     """
 
     position: str | None = None
     newest: datetime | None = None
     caught_up: datetime | None = None
     tables: frozenset[str] | None = None
+    left: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def as_of(self) -> datetime | None:
@@ -43,8 +45,18 @@ class Progress:
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def of(self, table: str) -> Progress:
-        """What holds of one table, by its name in the source: nothing of one that is loaded beside the stream now."""
-        return self if self.tables is None or table in self.tables else Progress()
+        """What holds of one table, by its name in the source.
+
+        Of one that is loaded beside the stream now, that is the time as of which it left the stream, if it was in it.
+        """
+        return self if self.tables is None or table in self.tables else Progress(caught_up=self.left.get(table))
+
+    def of_stream(self, tables: frozenset[str]) -> Progress:
+        """The progress of a stream that has just these tables from now on; others that it had leave it."""
+        left = {table: at for table, at in self.left.items() if table not in tables}
+        if self.as_of is not None:
+            left |= dict.fromkeys((self.tables or frozenset()) - tables, self.as_of)
+        return replace(self, tables=tables, left=left)
 
     def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
@@ -64,6 +76,7 @@ class Progress:
             _time(properties.get(SOURCE_TIME)),
             _time(properties.get(CAUGHT_UP)),
             None if tables is None else frozenset(json.loads(tables)),
+            {table: time_of(at) for table, at in json.loads(properties.get(LEFT_STREAM, "{}")).items()},
         )
 
     def encode(self) -> dict[str, str]:
@@ -72,6 +85,9 @@ class Progress:
         texts = {POSITION: self.position, **{key: None if at is None else str(millis(at)) for key, at in times.items()}}
         if self.tables is not None:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
+            # Also where there are none: a property that is not set keeps what it had.
+            left = {table: millis(at) for table, at in sorted(self.left.items())}
+            texts[LEFT_STREAM] = json.dumps(left, ensure_ascii=False)
         return {key: text for key, text in texts.items() if text is not None}
 
 

@@ -59,6 +59,7 @@ SOURCE_COLUMNS: Final = "arctic.source-columns"
 SOURCE_TIME: Final = "arctic.source-time"
 CAUGHT_UP: Final = "arctic.caught-up"
 SOURCE_TABLES: Final = "arctic.source-tables"
+LEFT_STREAM: Final = "arctic.left-stream"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
@@ -269,6 +270,12 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the tables of the source that its stream brings up to date, as a JSON list of their names in the source: "
         "without those that are loaded beside it now",
+    ),
+    StoredName(
+        LEFT_STREAM,
+        ("property of the dead letter table",),
+        "as of when tables that the stream has left, to be loaded anew, show the source, as JSON: for each name in the "
+        "source milliseconds since 1970",
     ),
     StoredName(
         LEASE,

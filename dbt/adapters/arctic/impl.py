@@ -28,6 +28,7 @@ from dbt_common.utils import filter_null_values
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
+from arctic_runtime.ingest.source import Origin
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, TableName, changes_read
 from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
 from arctic_runtime.operations.registry import operation
@@ -46,7 +47,7 @@ from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
 from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
 from dbt.adapters.arctic.relations.relation import ArcticRelation
-from dbt.adapters.arctic.sources import dead_letter_tables
+from dbt.adapters.arctic.sources import origins
 
 if TYPE_CHECKING:
     import agate
@@ -478,7 +479,7 @@ class ArcticAdapter(SparkAdapter):
     ) -> tuple[AdapterResponse | None, Any]:
         _, found = self.calculate_freshness_from_metadata_batch([source], macro_resolver)
         if source not in found:
-            raise DbtRuntimeError(freshness.unknown(source.render(), self._dead_letters_of(source) is not None))
+            raise DbtRuntimeError(freshness.unknown(source.render(), self._origin_of(source) is not None))
         return None, found[source]
 
     # How it is done
@@ -556,14 +557,14 @@ class ArcticAdapter(SparkAdapter):
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
-    def _dead_letters_of(self, source: BaseRelation) -> TableName | None:
-        """The dead letter table of the source that a table is ingested from; None for other tables."""
-        return self._asking(lambda: dead_letter_tables(self._sources)).get(maintenance.table_name(source))
+    def _origin_of(self, source: BaseRelation) -> Origin | None:
+        """Where a table is ingested from; None for other tables."""
+        return self._asking(lambda: origins(self._sources)).get(maintenance.table_name(source))
 
     def _last_change(self, source: BaseRelation) -> dt.datetime | None:
         if self._is_readable(source.database):
-            table, dead_letters = maintenance.table_name(source), self._dead_letters_of(source)
-            return self._asking(lambda: freshness.last_loaded(self.catalog_reader, table, dead_letters))
+            table, origin = maintenance.table_name(source), self._origin_of(source)
+            return self._asking(lambda: freshness.last_loaded(self.catalog_reader, table, origin))
         try:
             found: dt.datetime | None = self._rows(freshness.question(maintenance.table_name(source)))[0][0]
         except DbtDatabaseError as error:

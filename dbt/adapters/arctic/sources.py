@@ -13,8 +13,10 @@ from arctic_runtime.ingest.source import (
     DeclaredTable,
     IngestedTable,
     IngestSource,
+    Origin,
     dead_letters_of,
     read_source,
+    read_table_schema,
 )
 from arctic_runtime.model.ingestion import ChangeSource, Progress
 from arctic_runtime.model.names import TableName
@@ -30,13 +32,20 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
     return tuple(read_source(name, settings[name] or {}, tables) for name, tables in _by_source(nodes).items())
 
 
-def dead_letter_tables(nodes: Iterable[Any]) -> dict[TableName, TableName]:
-    """The tables of ingested sources, each with the dead letter table of its source, which has the progress too."""
+def origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
+    """The tables of ingested sources, each with where it comes from."""
+    nodes = tuple(nodes)
+    schemas = {node.source_name: read_table_schema(_ingest(node)) for node in nodes}
     return {
-        TableName(of.catalog, of.schema, of.identifier): dead_letters_of(name, tables)
+        TableName(of.catalog, of.schema, of.identifier): Origin(dead_letters_of(name, tables), of.named(schemas[name]))
         for name, tables in _by_source(nodes).items()
         for of in tables
     }
+
+
+def _ingest(node: Any) -> Mapping[str, Any]:
+    found = _arctic(node.source_meta).get("ingest")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:

@@ -9,7 +9,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Retention
-from dbt.adapters.arctic.sources import landing_tables
+from dbt.adapters.arctic.sources import landing_tables, origins
 
 
 def a_manifest(table: dict[str, Any], source: dict[str, Any] | None = None) -> Any:
@@ -32,6 +32,28 @@ def test_a_table_with_a_retention_that_is_not_ingested_is_a_landing_table() -> N
     assert found.config.retention == Retention(86_400, None, 7 * 86_400)
     assert landing_tables(a_manifest({})) == ()
     assert landing_tables(a_manifest({"retention": {"changes": "7d"}}, {"ingest": {"connector": "kafka"}})) == ()
+
+
+@pytest.mark.parametrize(
+    ("ingest", "table", "expected"),
+    [
+        ({"connector": "postgresql"}, {}, "public.orders_v2"),
+        ({"connector": "postgresql", "table_schema": "crm"}, {}, "crm.orders_v2"),
+        ({"connector": "mariadb", "database": "shop"}, {"source_table": "orders"}, "shop.orders"),
+        ({"connector": "mysql"}, {"source_table": "shop.orders"}, "shop.orders"),
+        ({"connector": "files"}, {}, "orders_v2"),
+    ],
+)
+def test_an_ingested_table_is_known_by_its_name_in_the_source(
+    ingest: dict[str, Any], table: dict[str, Any], expected: str
+) -> None:
+    manifest = a_manifest(table, {"ingest": ingest})
+    for node in manifest.sources.values():
+        node.columns = {}
+    ((name, origin),) = origins(manifest.sources.values()).items()
+    assert (str(name), origin.source_name) == ("lake.raw.orders_v2", expected)
+    assert str(origin.dead_letters) == "lake.raw.landing__dead_letters"
+    assert origins(a_manifest(table).sources.values()) == {}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,11 @@ from arctic_runtime.model.ingestion import Progress, describe_position, plain_po
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 TIMES = st.none() | st.integers(0, 10**6).map(lambda n: NOON + timedelta(milliseconds=n))
-PROGRESS = st.builds(Progress, st.none() | st.text(min_size=1), TIMES, TIMES)
+NAMES = st.frozensets(st.sampled_from(["public.a", "public.b", "ö"]))
+OF_ANY_TABLES = st.builds(Progress, st.none() | st.text(min_size=1), TIMES, TIMES)
+PROGRESS = OF_ANY_TABLES | st.builds(Progress.of_stream, OF_ANY_TABLES, NAMES).flatmap(
+    lambda known: NAMES.map(known.of_stream)
+)
 
 WAL = Position({"server": "s"}, {"lsn": 26, "lsn_commit": 26}, {"tx": 1}, (3 << 32) + 0x16B3748)
 BINLOG = Position({"server": "s"}, {"file": "b.000003", "pos": 4}, None, ["b.000003", 1234], "definitions" * 1000)
@@ -32,6 +36,21 @@ def test_times_of_a_progress_never_go_back(progress: Progress, changes: list[dat
     told = [at for at in (progress.as_of, *changes, looked) if at is not None]
     assert later.as_of == max(told, default=None)
     assert later.later([progress.newest], progress.caught_up) == later
+
+
+@given(OF_ANY_TABLES, NAMES, NAMES, TIMES)
+def test_a_table_that_left_the_stream_shows_the_source_as_of_then(
+    known: Progress, before: frozenset[str], after: frozenset[str], looked: datetime | None
+) -> None:
+    stream = known.of_stream(before)
+    later = stream.of_stream(after).later([], looked)
+    for table in before - after:
+        assert later.of(table).as_of == known.as_of
+        assert later.of_stream(after - {"public.b"}).of(table).as_of == known.as_of
+    for table in after:
+        assert later.of(table) == later
+    assert later.of_stream(before | after).left == {}
+    assert later.of("never.was") == Progress()
 
 
 def test_a_source_without_changes_lags_since_it_was_last_looked_at() -> None:

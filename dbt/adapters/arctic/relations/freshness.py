@@ -6,23 +6,26 @@ import datetime as dt
 
 from arctic_runtime.catalog.observe import observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ingest.source import Origin
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import name, statement, text
 
 
-def last_loaded(reader: CatalogReader, table: TableName, dead_letters: TableName | None) -> dt.datetime | None:
+def last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
     """The time as of which a table is known to show its source; None where there is no table, or none with a snapshot.
 
-    For a table of an ingested source, whose `dead_letters` are given, that is the newest time that ingestion knows, the
-    last look at a source without changes too; for others, and where it knows none, when the rows last changed.
+    For a table of an ingested source, whose `origin` is given, that is the newest time that ingestion knows, the last
+    look at a source without changes too; while the table is loaded anew, the time as of which that began. For others,
+    and where ingestion knows no time, it is when the rows last changed.
     """
     state = observe_source(reader, table)
     if state is None:
         return None
-    source = observe_progress(reader, dead_letters) if dead_letters else None
-    return (source.progress.as_of if source else None) or last_change(state)
+    source = observe_progress(reader, origin.dead_letters) if origin else None
+    as_of = source.progress.of(origin.source_name).as_of if source and origin else None
+    return as_of or last_change(state)
 
 
 def unknown(relation: str, is_ingested: bool) -> str:
