@@ -195,6 +195,7 @@ class Profile:
             "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            **({} if self.settings.get("spark.ui.enabled") == "true" else _KEPT_FOR_PAGES),
             **(_local_settings(self.master) if self.is_local else {}),
             **self.settings,
         }
@@ -409,6 +410,16 @@ def _check_directory(directory: Path) -> None:
 def _with_iceberg(extensions: str) -> str:
     others = [name.strip() for name in extensions.split(",") if name.strip() not in ("", ICEBERG_EXTENSIONS)]
     return ",".join([ICEBERG_EXTENSIONS, *others])
+
+
+_KEPT_FOR_PAGES = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+"""How much Spark remembers of work that is done, for its pages, which nobody sees: by itself a thousand plans, a few
+minutes of ingestion, which garbage collection takes for data that stays."""
 
 
 def _local_settings(master: str) -> dict[str, str]:

@@ -83,6 +83,14 @@ def test_a_profiles_own_settings_win_over_every_default(tmp_path: Path) -> None:
     assert settings["spark.sql.shuffle.partitions"] == "3"
 
 
+def test_spark_remembers_done_work_for_pages_that_are_shown(tmp_path: Path) -> None:
+    """Otherwise its memory grows for as long as it takes to do as much work as it remembers by itself."""
+    kept = "spark.sql.ui.retainedExecutions"
+    assert int(Profile.embedded(tmp_path).spark_settings()[kept]) < 100
+    shown: dict[str, str | int | float | bool] = {"spark.ui.enabled": True}
+    assert kept not in Profile.embedded(tmp_path, settings=shown).spark_settings()
+
+
 def test_extensions_of_ones_own_keep_icebergs(tmp_path: Path) -> None:
     profile = Profile.embedded(tmp_path, settings={"spark.sql.extensions": "com.example.Mine"})
     assert profile.spark_settings()["spark.sql.extensions"] == f"{ICEBERG_EXTENSIONS},com.example.Mine"
