@@ -92,7 +92,7 @@ def values(turn: int) -> str:
 
 
 def _engine(bench: Lake, server: Any) -> Iterator[tuple[str, float, dict[str, float]]]:
-    connection = {"host": "127.0.0.1", "port": server.port, "database": "shop"}
+    connection = {"host": "127.0.0.1", "port": server.port, "database": "shop", "user": "postgres"}
     for part in ("snapshot", "stream"):
         rates = {}
         for name in ("thrown away", "tables"):
