@@ -173,6 +173,43 @@ def test_types_of_postgresql(postgresql: PostgreSQLServer, slot: str) -> None:
     check(connection_to(postgresql, slot), POSTGRESQL, postgresql)
 
 
+OLD = ("0044-03-15 BC", "0001-12-31 BC", "0001-01-01", "1500-03-01", "1582-10-10", "1900-01-01", "9999-12-31")
+"""Dates of several calendars; by that of today, days go on before 1582 as after."""
+
+
+def test_dates_of_all_times_are_the_same_in_snapshot_and_stream(postgresql: PostgreSQLServer, slot: str) -> None:
+    table = f'{slot}."T.x"'
+    kinds = ("date", f"{slot}.day", "timestamp", "timestamptz")
+    columns = [f'"C {i}" {kind}' for i, kind in enumerate(kinds)]
+    dates = [repr(date) for date in (*OLD, "infinity")] + ["null", "'-infinity'"]
+    values = ", ".join(f"({i}, {', '.join([date] * len(kinds))})" for i, date in enumerate(dates))
+    postgresql.sql(
+        f"create schema {slot}",
+        f"create domain {slot}.day as date",
+        f"create table {table} (id int primary key, {', '.join(columns)}, secret date, n int default 7)",
+        f"insert into {table} values {values}",
+    )
+    excluded = {"column.exclude.list": rf"{slot}\.T\.x\.secret"}
+    for properties in ({}, excluded):
+        of_slot = f"{slot}_{len(properties)}"
+        connection = replace(connection_to(postgresql, of_slot), tables=(rf"{slot}\.T\.x",), properties=properties)
+        first = drain(connection)
+        postgresql.sql(f"update {table} set n = n")
+        second = drain(connection, first.position)
+        rows = [{row["id"]: row for _, row in of.changes} for of in (first, second)]
+        assert rows[0] == rows[1]
+        assert len(rows[0]) == 10
+        assert ("secret" in rows[0][0]) == (not properties)
+        for i, date in enumerate(OLD):
+            days = int(postgresql.sql(f"select date '{date}' - date '1970-01-01'"))
+            assert [rows[0][i][f"C {place}"] for place in (0, 1)] == [days, days]
+            assert rows[0][i]["C 2"] == days * 86_400_000_000
+            assert rows[0][i]["n"] == 7
+        for i in (7, 9):
+            assert not -719_162 <= rows[0][i]["C 0"] <= 2_932_896
+        assert [rows[0][8][f"C {place}"] for place in range(4)] == [None] * 4
+
+
 def test_types_of_mariadb(mariadb: MariaDBServer, slot: str) -> None:
     """The server's time zone is not UTC, and its SQL mode allows zero dates."""
     table = f"{slot}.t"

@@ -19,6 +19,9 @@ OFFSETS = "offsets"
 HISTORY = "history"
 """The file with the definitions of tables over time, which connectors of binary logs keep in the engine's folder."""
 
+SNAPSHOT_SELECTS = "snapshot.select.statement.overrides"
+"""The property of Debezium with the tables of which a snapshot takes a query of its own, divided by commas."""
+
 _SLOT_LENGTH = 58
 """Most characters of a slot's name to which others are added; PostgreSQL takes 63."""
 
@@ -233,7 +236,14 @@ def engine_properties(
         **own,
         **of_server,
         **connection.properties,
+        **_selects(of_server, connection.properties),
     }
+
+
+def _selects(*properties: Mapping[str, str]) -> dict[str, str]:
+    """The tables with queries of their own of all properties, which each name their own tables."""
+    tables = [of[SNAPSHOT_SELECTS] for of in properties if of.get(SNAPSHOT_SELECTS)]
+    return {SNAPSHOT_SELECTS: ",".join(tables)} if tables else {}
 
 
 def _filled(value: str, fields: Mapping[str, str]) -> str:

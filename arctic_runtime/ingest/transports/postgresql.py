@@ -18,6 +18,7 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
+from arctic_runtime.ingest.transports.postgresql_dates import DATE_COLUMNS, snapshot_selects
 from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.ingest.transports.wal_order import WalOrder
@@ -228,7 +229,7 @@ class PostgreSQL:
         return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
 
     def properties(self) -> Mapping[str, str]:
-        return {}
+        return snapshot_selects(self._database.rows(DATE_COLUMNS), self._connection)
 
     def close(self) -> None:
         self._database.close()
