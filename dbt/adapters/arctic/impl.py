@@ -29,7 +29,7 @@ from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInf
 from arctic_runtime.effects import effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import Origin
-from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, TableName, changes_read
+from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
 from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
 from arctic_runtime.operations.registry import operation
 from arctic_runtime.profile import Profile
