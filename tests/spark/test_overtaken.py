@@ -144,6 +144,7 @@ def test_runs_of_two_flows_at_once_both_commit_and_their_columns_are_exact(lake:
     assert lake.run(model).mode == "unchanged"
 
 
+@pytest.mark.slow
 def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehouse) -> None:
     sources = Sources(lake)
     sources.come("profiles", (1, "a", "x", "u", 1, None))
@@ -162,6 +163,7 @@ def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehou
     assert lake.broken(sources.model) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_a_full_refresh_overtakes_starts_again(lake: Warehouse) -> None:
     sources = Sources(lake)
     sources.come("profiles", (1, "a", "x", "u", 1, None))

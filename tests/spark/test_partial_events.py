@@ -232,6 +232,7 @@ def test_a_late_event_of_a_flow_still_brings_the_columns_that_no_later_one_has(
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_functions_count_the_columns_that_an_event_has_alone(lake: Warehouse) -> None:
     functions = {
         "name": "last_non_null",
@@ -260,6 +261,7 @@ def test_without_a_sequence_the_position_in_the_source_orders_the_events(lake: W
     assert lake.broken(model) == lake.left_out(model) == []
 
 
+@pytest.mark.slow
 def test_a_column_that_comes_later_is_null_until_an_event_brings_it(lake: Warehouse) -> None:
     sql = "select id, name, op, at, changed from {changes(events)}"
     lake.append("events", [(1, "a", "x", 5, "u", 1, None)], EVENTS)
