@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -28,6 +29,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.changelog_compaction import kept_ages
 from arctic_runtime.plan.forgetting import needed_from, outdated
 from arctic_runtime.plan.savepoint import dropped
+from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.diff import state_changes, struct
 from arctic_runtime.spark.refresh.trace import change_rows
@@ -53,6 +55,8 @@ from arctic_runtime.spark.tables.purge import (
 )
 from arctic_runtime.spark.tables.steps import perform
 from arctic_runtime.spark.tables.table_session import TableSession
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -139,16 +143,32 @@ def _purge(session: TableSession, restated: Restated, count: int) -> TableForgot
     state = session.observe()
     rewritten = rewrite_changes(restated.keys.near, session.context(state))
     rewritten += purge_base(restated.keys.near, session.context(state))
-    for table in (model.table.changes, model.base):
-        if has_removed_entries(session.reader, table):
-            rewrite_manifests(session.spark(), table)
+    _beside(session, [partial(_drop_entries, session, table) for table in (model.table.changes, model.base)])
     record_run(session.context(session.observe()))
     state = session.observe()
     record_merged(_merged_for_certain(*built(state, model.table)), session.context(state))
     state = session.reconciled(session.observe(), fold=True)
-    expired = sum(_expire(session, state, table) for table in _tables(session, state))
+    expired = sum(_beside(session, [partial(_expire, session, state, table) for table in _tables(session, state)]))
     _drop_old_state(session, state)
     return TableForgotten(model.table, count, rewritten.files, rewritten.bytes, expired)
+
+
+def _beside(session: TableSession, actions: Sequence[Callable[[], T]]) -> list[T]:
+    """Does side by side what one table after the other would wait for; returns the results in order."""
+    found: dict[int, T] = {}
+    with Parallel(session.spark(), session.reader.thresholds.engine) as beside:
+        for place, action in enumerate(actions):
+            beside.begin(partial(_keep, found, place, action))
+    return [found[place] for place in range(len(actions))]
+
+
+def _keep(found: dict[int, T], place: int, action: Callable[[], T]) -> None:
+    found[place] = action()
+
+
+def _drop_entries(session: TableSession, table: TableName) -> None:
+    if has_removed_entries(session.reader, table):
+        rewrite_manifests(session.spark(), table)
 
 
 def _merged_for_certain(changes: ChangeTableState, base: BaseState) -> Version:

@@ -227,11 +227,15 @@ class Forgetting:
         return trace.held(self.spark(), keys.distinct())
 
     def _stored_keys(self, model: Model, keys: DataFrame) -> DataFrame:
-        if not has_keys(self.reader, model.table):
-            if keys.isEmpty():
-                return keys
-            self._noted.add(model.table)
-        keep_keys(self.spark(), self.reader, model.table, keys)
+        searched = keys.persist()  # They are looked for in all change rows.
+        try:
+            if not has_keys(self.reader, model.table):
+                if searched.isEmpty():
+                    return trace.held(self.spark(), searched)
+                self._noted.add(model.table)
+            keep_keys(self.spark(), self.reader, model.table, searched)
+        finally:
+            searched.unpersist()
         return read_keys(self.spark(), model.table)
 
     def _of_letters(self, found: Mapping[TableName, DataFrame]) -> DataFrame | None:
