@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from arctic_runtime.model.columns import same_name
@@ -23,6 +23,12 @@ def function_of(merge_columns: Mapping[str, str], on_match: str, column: str) ->
     """The function of a column, one of `FUNCTIONS` or an SQL expression."""
     found = (function for name, function in merge_columns.items() if same_name(name, column))
     return next(found, ON_MATCH[on_match])
+
+
+def adds_up(merge_columns: Mapping[str, str], on_match: str, columns: Iterable[str]) -> bool:
+    """Whether rows with these columns beside the key are nothing but sums, which take back any event."""
+    functions = [function_of(merge_columns, on_match, column) for column in columns]
+    return bool(functions) and all(function == "sum" for function in functions)
 
 
 def expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:

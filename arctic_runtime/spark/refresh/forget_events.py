@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import ACTION, BEFORE, RECORDED_FROM, RECORDED_TO, SEQUENCE, plain_columns
-from arctic_runtime.model.merge_columns import function_of
+from arctic_runtime.model.merge_columns import adds_up
 from arctic_runtime.model.names import TableName, changes_read
 from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of
 from arctic_runtime.model.shape import INSERT, Shape, is_named
@@ -76,9 +76,9 @@ def takes_back(refresh: Refresh) -> bool:
     """Whether the rows of a model just follow the deletion of others: it adds up, and all its events can't be read."""
     model = refresh.model
     changes, _ = built(refresh.table.observe(), model.table)
-    rest = (of.name for of in plain_columns(changes.columns) if not is_named(of.name, model.config.primary_key))
     config = model.config
-    if config.sequence_groups or any(function_of(config.merge_columns, config.on_match, of) != "sum" for of in rest):
+    rest = [of.name for of in plain_columns(changes.columns) if not is_named(of.name, config.primary_key)]
+    if not adds_up(config.merge_columns, config.on_match, rest):
         return False
     return bool(_changed_otherwise(_last_run(changes)) or _losing(refresh.planner.observe_upstreams()))
 
