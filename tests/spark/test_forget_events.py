@@ -64,10 +64,15 @@ def versions(lake: Warehouse, name: str = "versions", source: str = "customers",
 
 
 def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) -> None:
-    """Partial rows, merge functions that can't take back, all changes with truncations, and bitemporal versions."""
+    """Partial rows, merge functions that can't take back, all changes with truncations, and bitemporal versions.
+
+    Beside them a model adds up by aggregate state, and one appends events without a key.
+    """
     root, contracts = customers(lake), versions(lake, "contracts", valid_time="lsn")
     seen = following(lake, "seen", "select id, lsn from {changes(customers)} where id < 3", primary_key="none")
-    models = (root, wide(lake), best(lake), story(lake), contracts)
+    sql = "select region, count(*) as n, sum(v) as v from {customers} group by region"
+    added = lake.model("added", sql, primary_key="region", compaction="off", refresh="strict")
+    models = (root, wide(lake), best(lake), story(lake), contracts, added)
     lake.append("customer_events", [(i, f"name{i}", ("eu", "us")[i % 2], i, "c", i) for i in range(1, 5)], EVENTS)
     lake.append("payments", [(1, "card", 7, 50), (3, "cash", 5, 51)], PAYMENTS)
     lake.append("resets", [(10,)], RESETS)
@@ -79,6 +84,7 @@ def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) 
     made = {model.table.name: lake.rows(model) for model in models}
     assert [row[:3] for row in made["best"]] == [("eu", 4, 6), ("us", 30, 31)]
     assert [row[0] for row in made["story"]] == [2, 3]
+    assert lake.state(added).aggregate_state is not None
     certificate = forgetting(lake, root, (*models, seen), keys=("3",)).run()
     assert certificate.is_clean, certificate
     assert not values(lake, *parts(*models)) & {"SECRET3", "name3"}
@@ -88,6 +94,7 @@ def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) 
     assert lake.rows(models[2]) == [("eu", 4, 6, "name2b", 102), ("us", 1, 1, "name1", 1)]
     assert lake.rows(models[3]) == [(2, "name2b", 102)]
     assert lake.rows(contracts) == [row for row in made["contracts"] if row[0] != 3]
+    assert lake.rows(added) == [("eu", 2, 6), ("us", 1, 1)]
     lake.append("customer_events", [(1, "name1b", "us", 9, "u", 300)], EVENTS)
     for model in (*models, seen):
         assert lake.run(model).mode == "incremental"

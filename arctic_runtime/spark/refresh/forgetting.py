@@ -393,6 +393,9 @@ class Forgetting:
     def _purge(
         self, model: Model, found: Mapping[TableName, DataFrame], restated: Mapping[TableName, Restated]
     ) -> TableForgotten:
+        if model.table != self.root.table:
+            # Upstreams were purged. A run that follows that later would leave an older aggregate state behind.
+            self._refresh(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         return purge(self._session(model), restated[model.table], found[model.table].count())
 
