@@ -43,6 +43,9 @@ class DebeziumThresholds:
     poll_events: int = 8_192
     """Most events that the engine hands over at a time."""
 
+    converting_threads: int = 2
+    """Threads that write events as JSON. By itself Debezium uses one."""
+
     batch_bytes: int = 128 * MIB
     """Bytes of JSON from which on no further events that wait join a batch."""
 

@@ -157,7 +157,8 @@ _MYSQL = Connector(
 CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 
 _ENGINE = {
-    "key.converter.schemas.enable": "false",
+    # Only schemas of keys are read, so keys are written in the way that costs least.
+    "key.converter.class": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter.schemas.enable": "false",
     "value.converter.decimal.format": "NUMERIC",
     "value.converter.replace.null.with.default": "false",
@@ -233,6 +234,7 @@ def engine_properties(
         "heartbeat.interval.ms": str(thresholds.heartbeat_millis),
         "max.batch.size": str(thresholds.poll_events),
         "max.queue.size": str(2 * thresholds.poll_events),
+        "record.processing.threads": str(thresholds.converting_threads),
         **own,
         **of_server,
         **connection.properties,

