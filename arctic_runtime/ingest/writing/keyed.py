@@ -74,11 +74,12 @@ def published(
     place: Place,
     newest: datetime.datetime | None = None,
     reason: Reason = "CHANGES",
+    is_gathered: bool = False,
 ) -> tuple[dict[str, int], TableState]:
     """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
 
     The table has the events of its source up to `place` then. `newest` is the time of the newest change among them,
-    where events tell it, and `reason` says where the rows come from.
+    where events tell it, and `reason` says where the rows come from. `is_gathered` as of `ChangeSet`.
     """
     changes = context.state.changes
     assert changes is not None
@@ -97,5 +98,5 @@ def published(
         position_events=had,
         source_time_ms=None if newest is None else millis(newest),
     )
-    appended = publish(ChangeSet(step, rows, shape, summary), context)
+    appended = publish(ChangeSet(step, rows, shape, summary, is_gathered), context)
     return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)

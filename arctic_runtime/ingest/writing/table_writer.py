@@ -398,7 +398,8 @@ class TableWriter:
         context, shape = prepared(session, session.context(state), stored, "bigint")
         note_columns(session, context.state, schema)
         rows = change_rows(context, events, counted, shape, moves, has_places)
-        return published(session, context, rows, shape, place, counted.newest)
+        # Events were just brought together by key, in as many partitions as their size needs.
+        return published(session, context, rows, shape, place, counted.newest, is_gathered=True)
 
 
 def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:

@@ -144,7 +144,7 @@ def event_changes(
     blended = blend(looked_up, shape) if blend else looked_up
     found = _keep_what_is_not_given(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
     flaw = _unsent_flaw(found, shape) if blend is fill else _contract_flaw(shape)
-    return _emit(found, shape, flaw, Sql("true" if ordered else "false"))
+    return _emit(found, shape, flaw, Sql("true" if ordered else "false"), has_all_keys=True)
 
 
 def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
@@ -219,10 +219,13 @@ def _unsent_flaw(joined: DataFrame, shape: Shape) -> Sql:
     )
 
 
-def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO) -> DataFrame:
+def _emit(
+    joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO, has_all_keys: bool = False
+) -> DataFrame:
     """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
 
-    `flaw` is what breaks the after images, null where nothing does.
+    `flaw` is what breaks the after images, null where nothing does. Where after images have the keys of all rows, keys
+    are those, and rows stay in their order.
     """
     flags = {"after": name(_HAS_AFTER), "before": name(_HAS_BEFORE)}
     action = statement(
@@ -240,7 +243,9 @@ def _emit(joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO
     )
     newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
     merged = [
-        statement(newest, a=_place("a", i), b=_place("b", i), own=name(kept.name), **flags)
+        aliased(_place("a", i), kept.name)
+        if has_all_keys and shape.is_key(kept.name)
+        else statement(newest, a=_place("a", i), b=_place("b", i), own=name(kept.name), **flags)
         for i, kept in enumerate(shape.columns)
     ]
     tail = [action, aliased(name(_TS), TIMESTAMP), aliased(name(_SEQ), SEQUENCE)]
