@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.table_writer import frame
+from arctic_runtime.ingest.writing.event_frames import frame
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
 from tests.unit.ingest.transports.test_file_batches import Noted

@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import decode
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.table_writer import frame
+from arctic_runtime.ingest.writing.event_frames import frame
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer

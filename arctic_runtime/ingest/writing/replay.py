@@ -22,6 +22,7 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD,
 from arctic_runtime.ingest.writing.appended import only_inserts
 from arctic_runtime.ingest.writing.appended_letters import append_letters
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, ORDER, PART, REASON, decode
+from arctic_runtime.ingest.writing.event_frames import frame, held
 from arctic_runtime.ingest.writing.fold import change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.judge import (
     APPLIED,
@@ -38,7 +39,7 @@ from arctic_runtime.ingest.writing.ledger import COLUMNS, Ledger
 from arctic_runtime.ingest.writing.letters import read_schema
 from arctic_runtime.ingest.writing.place import place_of
 from arctic_runtime.ingest.writing.source_columns import known_numbers, was_renamed
-from arctic_runtime.ingest.writing.table_writer import TableWriter, frame, held
+from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.shape import INSERT, UNSENT_VALUE
 from arctic_runtime.model.table import Model

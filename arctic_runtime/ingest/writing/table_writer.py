@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from arctic_runtime.catalog.observe import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
@@ -22,6 +21,7 @@ from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.appended import append, check_appended, got_a_key, only_inserts, replace_all
 from arctic_runtime.ingest.writing.decode import CHANGE, REASON, decode
+from arctic_runtime.ingest.writing.event_frames import frame, held
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.follow import follow
 from arctic_runtime.ingest.writing.keyed import check_key, check_place, emptied, published, stored_columns
@@ -36,7 +36,6 @@ from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.decide import Request, check_table
 from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import aliased, statement, type_name
 from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.refresh.prepare import prepared
@@ -416,23 +415,3 @@ def _without_bytes(decoded: DataFrame) -> DataFrame:
 def is_read() -> Expression:
     """Whether a decoded event is a row of a snapshot."""
     return F.col(CHANGE).eqNullSafe("read")
-
-
-def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
-    """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
-    if callable(events.events):
-        return events.events(spark)
-    # A session of Spark Connect infers no schema from a table without rows.
-    empty = None if events.events.num_rows else from_arrow_schema(events.events.schema)
-    return spark.createDataFrame(events.events) if empty is None else spark.createDataFrame([], empty)
-
-
-@contextmanager
-def held(rows: DataFrame) -> Iterator[DataFrame]:
-    """While this lasts, rows are computed once. They are gone soon, so to compress them is not worth its time."""
-    with settings(rows.sparkSession, {"spark.sql.inMemoryColumnarStorage.compressed": "false"}):
-        kept = rows.persist()
-        try:
-            yield kept
-        finally:
-            kept.unpersist()

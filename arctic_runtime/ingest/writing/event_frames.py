@@ -1,0 +1,44 @@
+"""Events as DataFrames: sent to Spark as Arrow, and computed once for the jobs of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from arctic_runtime.ingest.transports.transport import TableEvents
+from arctic_runtime.spark.engine.settings import settings
+
+_SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
+"""By itself Spark keeps up to 48 MB of Arrow as rows of its driver, where it evaluates expressions as it optimizes a
+query: one thread would decode all events, without compiled code."""
+
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+_EVALUATION_BY_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+"""The rule that does this, which also applies to what a client of Spark Connect sends."""
+
+
+def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
+    """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
+    if callable(events.events):
+        return events.events(spark)
+    # A session of Spark Connect infers no schema from a table without rows.
+    if not events.events.num_rows:
+        return spark.createDataFrame([], from_arrow_schema(events.events.schema))
+    with settings(spark, _SENT_TO_TASKS):
+        return spark.createDataFrame(events.events)
+
+
+@contextmanager
+def held(rows: DataFrame) -> Iterator[DataFrame]:
+    """While this lasts, rows are computed once. They are gone soon, so to compress them is not worth its time."""
+    excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
+    wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}
+    with settings(rows.sparkSession, wanted):
+        kept = rows.persist()
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
