@@ -50,6 +50,20 @@ def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFr
     primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
     nothing of rows are left out. Raises ConfigError where two columns differ in nothing but case.
     """
+    return decode_all(events, form, schema).where(is_change())
+
+
+def is_change() -> Expression:
+    """Whether a decoded event says something of rows, or is a dead letter."""
+    return ~F.col(CHANGE).eqNullSafe("ignored")
+
+
+def decode_all(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decoded events as of `decode`, with those that say nothing of rows.
+
+    To be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would read the JSON
+    of each event twice.
+    """
     _check_names(schema)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = events.select("*", F.from_json(_as_text(events), _json_schema(form, schema), options).alias(_EVENT))
@@ -58,7 +72,7 @@ def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFr
     change = _change(form)
     typed = [aliased(_guarded(value, form), value.column.name) for value in named.values()]
     kept = [name(PAYLOAD), name(ORIGIN), name(ARRIVAL), name(PART)]
-    decoded = rows.selectExpr(
+    return rows.selectExpr(
         *kept,
         *typed,
         aliased(change, CHANGE),
@@ -68,7 +82,6 @@ def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFr
         aliased(_old_key(form, schema), OLD_KEY),
         aliased(_order(form), ORDER),
     )
-    return decoded.where(~F.col(CHANGE).eqNullSafe("ignored"))
 
 
 def _check_names(schema: SourceSchema) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -32,13 +33,16 @@ def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
 
 
 @contextmanager
-def held(rows: DataFrame) -> Iterator[DataFrame]:
-    """While this lasts, rows are computed once. They are gone soon, so to compress them is not worth its time."""
+def held(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
+    """While this lasts, rows are computed once; gives them, or those for which `only` is true.
+
+    They are gone soon, so to compress them is not worth its time.
+    """
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}
     with settings(rows.sparkSession, wanted):
         kept = rows.persist()
         try:
-            yield kept
+            yield kept if only is None else kept.where(only)
         finally:
             kept.unpersist()

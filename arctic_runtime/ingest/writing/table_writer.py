@@ -20,7 +20,7 @@ from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, Sou
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.appended import append, check_appended, got_a_key, only_inserts, replace_all
-from arctic_runtime.ingest.writing.decode import CHANGE, REASON, decode
+from arctic_runtime.ingest.writing.decode import CHANGE, REASON, decode_all, is_change
 from arctic_runtime.ingest.writing.event_frames import frame, held
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.follow import follow
@@ -151,7 +151,7 @@ class TableWriter:
     def collect(self, events: TableEvents, take_dead: TakeDead) -> Written:
         """Collects the rows of a snapshot among events, of a table that keeps what it has until all are there."""
         schema = self._schema_of(events)
-        with held(decode(frame(self._spark(), events), self._form, schema).where(is_read())) as decoded:
+        with held(decode_all(frame(self._spark(), events), self._form, schema), is_read()) as decoded:
             counted = tally(decoded)
             if counted.dead:
                 session = TableSession(self.table.model(schema.key), self._reader, self._spark)
@@ -261,7 +261,7 @@ class TableWriter:
 
     def _without_schema(self, part: Part, take_dead: TakeDead) -> Written:
         """Takes the dead letters among events of a table that is not there yet, none of which tells its columns."""
-        with held(decode(frame(self._spark(), part.events), self._form, SourceSchema(()))) as decoded:
+        with held(decode_all(frame(self._spark(), part.events), self._form, SourceSchema(())), is_change()) as decoded:
             counted = tally(decoded)
             if counted.dead:
                 take_dead(self._letters(decoded, TableState(), part.events))
@@ -274,12 +274,12 @@ class TableWriter:
         spark = session.spark()
         read = frame(spark, part.events)
         new = self._all(spark, part, read) if place == self._own else self._new(spark, part, place, after)
-        decoding = decode(new.events, self._form, schema)
+        decoding = decode_all(new.events, self._form, schema)
         if session.model.is_appended:
             self._check_load(part, place)
             decoding = only_inserts(decoding, self._form)
         decoding = _without_bytes(decoding)
-        with held(decoding if reads else decoding.where(~is_read())) as decoded:
+        with held(decoding, is_change() if reads else is_change() & ~is_read()) as decoded:
             counted = tally(decoded)
             if counted.dead or counted.truncated_at is not None:
                 take_dead(self._letters(decoded, state, part.events, counted.truncated_at))
