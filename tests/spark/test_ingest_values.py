@@ -8,13 +8,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decode import REASON, decode
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
+from arctic_runtime.ingest.writing.decode import REASON, decode, decode_all, is_change
+from arctic_runtime.ingest.writing.event_frames import frame, held
 
 LABELS = ("a", "b", "c")
 MOMENT = datetime.datetime(2024, 2, 29, 13, 14, 15, 123456)
@@ -132,3 +135,20 @@ def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
 def test_nulls_are_nulls_in_every_encoding(spark: SparkSession) -> None:
     columns = list(dict.fromkeys(column for column, _, _ in CASES))
     assert decoded(spark, *[(column, None) for column in columns]) == (None, [None] * len(columns))
+
+
+def test_the_json_of_an_event_is_read_once_and_by_a_task(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark would read it in its driver as it optimizes a query, and once more for a filter."""
+    schema = SourceSchema((SourceColumn("id", "int"), SourceColumn("v", "string")), ("id",))
+    payload = [json.dumps({"op": op, "after": {"id": 1, "v": "a"}}) for op in ("c", "m", "u")]
+    columns = {PAYLOAD: payload, ORIGIN: pa.nulls(3, pa.string()), ARRIVAL: pa.array(range(3), pa.int64())}
+    events = TableEvents("t", schema, pa.table(columns))
+    with held(decode_all(frame(spark, events), DEBEZIUM, schema), is_change()) as rows:
+        assert [row.v for row in rows.collect()] == ["a", "a"]
+        rows.explain()
+    plan = capsys.readouterr().out
+    assert "InMemoryRelation" in plan
+    assert "LocalTableScan" not in plan
+    assert [line for line in plan.splitlines() if "from_json" in line and "Filter" in line] == []
