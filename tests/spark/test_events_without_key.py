@@ -102,6 +102,7 @@ def test_a_full_refresh_replaces_rows_and_a_contract_and_new_columns_hold(lake: 
 WIDE = "select id, cast(n as bigint) as n, n * 2 as twice, 'x' as note from {changes(events)}"
 
 
+@pytest.mark.slow
 def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_joined(lake: Warehouse) -> None:
     """Next to a list to which the same batches are added, of which some rows are the same."""
     chance = random.Random(6)

@@ -382,3 +382,32 @@ def test_the_order_of_events_grows_and_is_refused_where_it_becomes_another_one(l
     outcome = lake.run(ordered)
     assert (outcome.mode, outcome.because) == ("full", "sequence_by changed")
     assert lake.broken(ordered) == lake.left_out(ordered) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["sync_all_columns"])
+def test_a_column_that_goes_takes_its_function_along_and_comes_back_as_another_one(
+    lake: Warehouse, policy: str
+) -> None:
+    sql, functions = "select id, a, n, n as m, op, lsn from {changes(events)}", {"n": "sum", "m": "max"}
+    model = cdc(lake, sql=sql, merge_columns=functions, on_schema_change=policy)
+    lake.append("events", [Event(1, "x", 2, "u", 1), Event(1, "y", 5, "u", 2), Event(2, "x", 3, "u", 3)], EVENTS)
+    lake.run(model)
+    assert lake.rows(model) == [(1, "y", 7, 5), (2, "x", 3, 3)]
+    narrow = "select id, n, op, lsn from {changes(events)}"
+    model = cdc(lake, sql=narrow, merge_columns={"n": "sum"}, on_schema_change=policy)
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.because, lake.actions(outcome)) == ("full", "merge_columns: m changed", (0, 0, 0))
+    lake.append("events", [Event(1, None, 1, "u", 4), Event(3, "z", 1, "u", 5), Event(2, None, 1, "u", 0)], EVENTS)
+    assert lake.run(model).mode == "incremental"
+    kept = policy == "append_new_columns"
+    sums = [(1, 8), (2, 4), (3, 1)]
+    assert [row[:1] + row[-1:] if not kept else (row[0], row[2]) for row in lake.rows(model)] == sums
+    if kept:
+        assert [(row[1], row[3]) for row in lake.rows(model)] == [("y", 5), ("x", 3), (None, None)]
+    assert lake.broken(model) == lake.left_out(model) == []
+    model = cdc(lake, sql=sql, merge_columns=functions, on_schema_change=policy)
+    assert lake.run(model).mode == "full"
+    back = lake.spark.table(quoted(*model.table.parts)).select("id", "a", "n", "m")
+    assert sorted_rows(back) == [(1, None, 8, 5), (2, "x", 4, 3), (3, "z", 1, 1)]
+    assert lake.broken(model) == lake.left_out(model) == []
