@@ -385,7 +385,7 @@ def test_the_order_of_events_grows_and_is_refused_where_it_becomes_another_one(l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["sync_all_columns"])
+@pytest.mark.parametrize("policy", ["append_new_columns", "sync_all_columns"])
 def test_a_column_that_goes_takes_its_function_along_and_comes_back_as_another_one(
     lake: Warehouse, policy: str
 ) -> None:

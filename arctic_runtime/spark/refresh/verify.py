@@ -14,7 +14,7 @@ from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
-from arctic_runtime.model.shape import shape_of
+from arctic_runtime.model.shape import is_named, shape_of
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
@@ -186,7 +186,8 @@ def _recomputed(table: TableSession, state: TableState, upstreams: Upstreams) ->
         stored = row_versions.with_intervals(table.model.config, columns_of(query), columns_of(query))
         return row_versions.rows_of_events(query, shape_of(table.model, state, stored), table.model)
     net = events.net_events(table.model, truncations.spread_over_own_keys(table.model, query), shape)
-    return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in enumerate(shape.columns)])
+    given = [(i, of) for i, of in enumerate(shape.columns) if is_named(of.name, shape.given)]
+    return net.where("not deleted").select(*[F.col(f"a{i}").alias(kept.name) for i, kept in given])
 
 
 def _totals_are_right(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
