@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from decimal import Decimal
 from io import StringIO
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.change_set import ChangeSet
@@ -205,11 +207,11 @@ def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.Mo
     lake.run(sales)
     plans: list[str] = []
 
-    def written(changes: ChangeSet, context: Context) -> Appended:
+    def written(changes: ChangeSet, context: Context, overtaken: Callable[[DataFrame], Appended | None]) -> Appended:
         with redirect_stdout(StringIO()) as plan:
             changes.rows.explain()
         plans.append(plan.getvalue())
-        return publish(changes, context)
+        return publish(changes, context, overtaken)
 
     monkeypatch.setattr(runs, "publish", written)
     lake.run(model)
