@@ -138,6 +138,8 @@ def test_the_values_of_forgotten_rows_are_in_no_file_of_three_layers(filled_shop
     certificate = made.forget(keys=("3",))
     assert certificate.is_clean, certificate
     assert [of.table.name for of in certificate.tables] == ["customers", "named", "sums"]
+    (note,) = certificate.notes
+    assert note.startswith(f"lake.{lake.namespace}.customer_events, which {made.customers.table} reads")
     left = values(lake, *parts(*made.models))
     assert not left & {"SECRET3", "SECRET3b", "name3"}
     assert lake.rows(made.customers) == [row for row in before["customers"] if row[0] != 3]
