@@ -33,7 +33,8 @@ _SOURCES = "sources: [{name: raw, schema: ods, tables: [%s]}]"
 def measure(minutes: float) -> list[Measurement]:
     """The seconds of a reading of a served table / of its rows in compacted files, in turn, while writes go on.
 
-    With 25 minutes or more, also the memory at the end divided by that after five minutes.
+    Half of the tables are merged on write, the default, and the others on read. With 25 minutes or more, also the
+    memory at the end divided by that after five minutes.
     """
     names = [f"t{number}" for number in range(TABLES)]
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
@@ -49,16 +50,22 @@ def measure(minutes: float) -> list[Measurement]:
             with _writing(reader, names), memory.watched(minutes) as looks:
                 times = _readings(spark, names, minutes * 60)
         pool.environment.stop()
-    slower = ratio(times, "served", "compacted")
-    detail = {way: round(statistics.median(taken), 3) for way, taken in times.items()}
-    return [
-        Measurement("live_reads: served / compacted", slower, "x", MOST_RATIO, False, detail),
-        *memory.growth("live_memory", looks, minutes, FIRST_LOOK_MINUTES),
-    ]
+    return [*_ratios(times), *memory.growth("live_memory", looks, minutes, FIRST_LOOK_MINUTES)]
+
+
+def _ratios(times: Mapping[str, Mapping[str, list[float]]]) -> Iterator[Measurement]:
+    for merge, taken in times.items():
+        detail = {way: round(statistics.median(each), 3) for way, each in taken.items()}
+        slower = ratio(taken, "served", "compacted")
+        yield Measurement(f"live_reads: {merge}: served / compacted", slower, "x", MOST_RATIO, False, detail)
+
+
+def _merge(name: str) -> str:
+    return "on_read" if int(name[1:]) % 2 else "on_write"
 
 
 def _model(name: str) -> tuple[str, ModelText]:
-    config = {"primary_key": "id", "input": "changes", "sequence_by": "turn", "merge": "on_read"}
+    config = {"primary_key": "id", "input": "changes", "sequence_by": "turn", "merge": _merge(name)}
     return name, (config, f"select id, a, b, turn from {{{{ changes(source('raw', '{name}')) }}}}")
 
 
@@ -112,9 +119,11 @@ def _changes(turn: int, place: int) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _readings(spark: Any, names: list[str], length: float) -> dict[str, list[float]]:
-    """Seconds of each reading of all columns: of a table as it is, and of a copy of it in files without changes."""
-    times: dict[str, list[float]] = {"served": [], "compacted": []}
+def _readings(spark: Any, names: list[str], length: float) -> dict[str, dict[str, list[float]]]:
+    """Seconds of each reading of all columns, by `merge`: of a table as it is, and of a copy without changes."""
+    times: dict[str, dict[str, list[float]]] = {
+        merge: {"served": [], "compacted": []} for merge in ("on_write", "on_read")
+    }
     end = time.monotonic() + length
     for name in itertools.cycle(names):
         if time.monotonic() > end:
@@ -125,8 +134,9 @@ def _readings(spark: Any, names: list[str], length: float) -> dict[str, list[flo
         tables = {"served": f"dws.{name}", "compacted": _COPY}
         for _ in range(3):
             for way, table in tables.items():
-                times[way].append(seconds(lambda table=table: _read(spark, table)))
-        print(f"  {name}: " + ", ".join(f"{way} {taken[-1]:.2f} s" for way, taken in times.items()), flush=True)
+                times[_merge(name)][way].append(seconds(lambda table=table: _read(spark, table)))
+        latest = ", ".join(f"{way} {taken[-1]:.2f} s" for way, taken in times[_merge(name)].items())
+        print(f"  {name}: {latest}", flush=True)
         time.sleep(max(0.0, min(LOOK_SECONDS, end - time.monotonic())))
     raise AssertionError("names go on")
 

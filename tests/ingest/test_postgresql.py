@@ -357,6 +357,27 @@ def test_a_partitioned_table_is_read_where_its_changes_come_under_its_name(
         DebeziumTransport(whole).check(first.position)
 
 
+def test_a_table_that_others_inherit_from_is_read_alone(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
+    at = connection.slot
+    postgresql.sql(
+        f"create table {at}.p (id int primary key)",
+        f"create table {at}.c () inherits ({at}.p)",
+        f"insert into {at}.p values (1)",
+        f"insert into {at}.c values (2)",
+    )
+    inherited = replace(connection, tables=(f"{at}.p",))
+    with pytest.raises(SourceError, match=rf"a snapshot of {at}\.p has the rows of {at}\.c too"):
+        DebeziumTransport(inherited).check(None)
+    selects = "snapshot.select.statement.overrides"
+    settings = {selects: f"{at}.p", f"{selects}.{at}.p": f"select * from only {at}.p"}
+    alone = replace(inherited, properties=settings)
+    first = drain(alone)
+    postgresql.sql(f"insert into {at}.c values (3)", f"insert into {at}.p values (4)")
+    assert (first.ids, drain(alone, first.position).ids) == ([1], [4])
+
+
 def test_a_slot_of_others_is_not_taken(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
     postgresql.sql(f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')")
     with pytest.raises(SourceError, match=rf"slot {connection.slot} exists, but this source was never ingested"):

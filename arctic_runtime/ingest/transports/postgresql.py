@@ -29,6 +29,7 @@ LOG = logging.getLogger(__name__)
 
 _OLDEST_VERSION = 14
 _VIA_ROOT = "publish.via.partition.root"
+_SELECTS = "snapshot.select.statement.overrides"
 MESSAGE = "arctic"
 """The prefix of the messages by which the end of the log is noticed."""
 
@@ -122,6 +123,11 @@ _PARTITIONED = """
 select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'p' and not exists (select 1 from pg_publication where pubname = ? and pubviaroot)
 """
+_INHERITED = """
+select n.nspname || '.' || t.relname, string_agg(i.inhrelid::regclass::text, ' and ')
+from pg_inherits i join pg_class t on t.oid = i.inhparent join pg_namespace n on n.oid = t.relnamespace
+where t.relkind = 'r' group by 1
+"""
 _CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
@@ -152,6 +158,7 @@ class PostgreSQL:
         self._check_columns()
         self._check_unsent_values()
         self._check_partitions()
+        self._check_inheritance()
         slot = self._slot()
         if position is None or position.is_snapshot:
             self._check_tables()
@@ -337,6 +344,19 @@ class PostgreSQL:
                     else f"  what to do: set the Debezium property `{_VIA_ROOT}: true`"
                 )
             )
+
+    def _check_inheritance(self) -> None:
+        """A snapshot has the rows of tables that inherit from one, whose changes come under their own names alone."""
+        others = self._connection.properties.get(_SELECTS)
+        for parent, children in self._database.rows(_INHERITED):
+            if self._connection.reads(str(parent)) and f"{_SELECTS}.{parent}" not in self._connection.properties:
+                apart = f"{others},{parent}" if others else parent
+                raise self._error(
+                    f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
+                    "would be left out.\n"
+                    f"  what to do: set the Debezium properties `{_SELECTS}: {apart}` "
+                    f"and `{_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well"
+                )
 
     def _check_unsent_values(self) -> None:
         """Of long values that an update leaves alone Debezium makes nulls, where a type has no mark for them."""
