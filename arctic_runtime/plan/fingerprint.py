@@ -29,7 +29,7 @@ _EVENTS = "events"
 
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
-    "configuration": ("the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed"),
+    "configuration": "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
     "settings": "SQL settings of the profile changed",
     _EVENTS: "`input` changed",

@@ -11,9 +11,6 @@ from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import Kept, Partition
 from arctic_runtime.thresholds import TransportThresholds
 
-_NO_LEADER_YET = 5
-"""Kafka's code of LEADER_NOT_AVAILABLE: the topic is being made."""
-
 
 class _LeaderMoved(Exception):
     """A partition has a new leader, which not all brokers know yet; what is told where that does not end."""
@@ -64,13 +61,16 @@ class KafkaOffsets:
         return {one: Kept(first[one], end[one]) for one in partitions}
 
     def _partitions(self, topic: str) -> list[int]:
+        from confluent_kafka import KafkaError
+
         found = self._asked(lambda: self._admin.list_topics(topic, timeout=self._seconds)).topics[topic]
         if found.error is not None:
             failed = SourceError(
                 f"Kafka has no topic {topic} that can be read.\n  where: {self._where}\n  found: {found.error.str()}\n"
                 "  what to do: correct the topic of the table, or give this user the right to read it"
             )
-            raise _LeaderMoved(failed) if found.error.code() == _NO_LEADER_YET else failed
+            is_being_made = found.error.code() == KafkaError.LEADER_NOT_AVAILABLE
+            raise _LeaderMoved(failed) if is_being_made else failed
         return sorted(found.partitions)
 
     def _list(self, asked: Mapping[Any, Any]) -> dict[Partition, int]:

@@ -16,7 +16,7 @@ from arctic_runtime.ingest.formats.event_format import (
     OlderRows,
     SourceColumn,
 )
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium_connection import SNAPSHOT_SELECTS, DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.postgresql_dates import DATE_COLUMNS, snapshot_selects
 from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables
@@ -29,7 +29,6 @@ LOG = logging.getLogger(__name__)
 
 _OLDEST_VERSION = 14
 _VIA_ROOT = "publish.via.partition.root"
-_SELECTS = "snapshot.select.statement.overrides"
 MESSAGE = "arctic"
 """The prefix of the messages by which the end of the log is noticed."""
 
@@ -347,15 +346,16 @@ class PostgreSQL:
 
     def _check_inheritance(self) -> None:
         """A snapshot has the rows of tables that inherit from one, whose changes come under their own names alone."""
-        others = self._connection.properties.get(_SELECTS)
+        own = self._connection.properties
+        others = own.get(SNAPSHOT_SELECTS)
         for parent, children in self._database.rows(_INHERITED):
-            if self._connection.reads(str(parent)) and f"{_SELECTS}.{parent}" not in self._connection.properties:
+            if self._connection.reads(str(parent)) and f"{SNAPSHOT_SELECTS}.{parent}" not in own:
                 apart = f"{others},{parent}" if others else parent
                 raise self._error(
                     f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
                     "would be left out.\n"
-                    f"  what to do: set the Debezium properties `{_SELECTS}: {apart}` "
-                    f"and `{_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well"
+                    f"  what to do: set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
+                    f"and `{SNAPSHOT_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well"
                 )
 
     def _check_unsent_values(self) -> None:

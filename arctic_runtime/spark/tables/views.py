@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
@@ -47,12 +49,6 @@ def view_statement(
 ) -> Sql:
     """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
     assert state.base is not None
-    columns = [name(column.name) for column in state.base.columns]
-    comments = _comments(model)
-    described = [
-        _commented(column, comments.get(kept.name.lower()))
-        for column, kept in zip(columns, state.base.columns, strict=True)
-    ]
     most, changes = thresholds.broadcast_keys, state.changes
     few = step.commits > 0 and changes is not None and changes.are_few_after(step.merged, most)
     pins = {
@@ -65,7 +61,7 @@ def view_statement(
     return statement(
         "CREATE OR REPLACE VIEW {view} ({columns}){comment} TBLPROPERTIES ({pins}) AS {query}",
         view=name(*model.table.parts),
-        columns=listed(described),
+        columns=_described(model, state.base.columns),
         comment=_commented(Sql(""), model.comment),
         pins=properties(pins.items()),
         query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few),
@@ -89,27 +85,24 @@ def replace_current(spark: SparkSession, model: Model, state: TableState, step: 
 
 def _current_statement(model: Model, state: TableState, step: ReplaceCurrentView) -> Sql:
     assert state.base is not None
-    columns, comments = [name(column.name) for column in state.base.columns], _comments(model)
-    described = [
-        _commented(column, comments.get(kept.name.lower()))
-        for column, kept in zip(columns, state.base.columns, strict=True)
-    ]
     own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(step.table)}
     return statement(
         "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
         "SELECT {columns} FROM {table} WHERE {current}",
         view=name(*step.view.parts),
-        described=listed(described),
+        described=_described(model, state.base.columns),
         comment=_commented(Sql(""), model.comment),
         own=properties(own.items()),
-        columns=listed(columns),
+        columns=listed(name(column.name) for column in state.base.columns),
         table=name(*step.table.parts),
         current=name(IS_CURRENT),
     )
 
 
-def _comments(model: Model) -> dict[str, str]:
-    return {key.lower(): value for key, value in model.column_comments.items()}
+def _described(model: Model, columns: Sequence[Column]) -> Sql:
+    """The columns of a view, with their comments."""
+    comments = {key.lower(): value for key, value in model.column_comments.items()}
+    return listed(_commented(name(column.name), comments.get(column.name.lower())) for column in columns)
 
 
 def _commented(part: Sql, comment: str | None) -> Sql:

@@ -22,7 +22,6 @@ FACTS = {
     "ingest/writing/decode.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/fold.py: _FIRST_PLACE": "the meaning of a column of change tables",
     "ingest/writing/decode.py: _MOST_MICROS": "what a bigint of microseconds holds",
-    "ingest/transports/kafka_client.py: _NO_LEADER_YET": "a code of Kafka's protocol",
     "ingest/transports/kafka.py: _PARTITION_BITS": "room for the partitions of a topic in the order of events",
     "ingest/transports/files.py: _ROW_BITS": "how Spark numbers rows",
     "ingest/formats/mysql_types.py: WIDEST_DECIMAL": "the most digits of a decimal",
