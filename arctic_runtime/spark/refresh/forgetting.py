@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Of = TypeVar("Of")
-NOTHING: Mapping[TableName, ForgottenRows] = {}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Forgetting:
         self._check()
         noted = {table: ForgottenRows(read_keys(self.spark(), table)) for table in self._noted_before()}
         for model in (self.root, *self._below) if self.root.config.input == "state" else self._below:
-            self._refresh(model, noted)
+            self._refresh(model, noted if noted and self._is_computed_again(model) else None)
         found = self._trace(self._stored_keys)
         self._check_gone(found)
         self._check_recomputable(found)
@@ -290,12 +289,10 @@ class Forgetting:
         Of tables whose keys an earlier attempt has noted, that has checked it before it purged any event.
         """
         for model in self._order[1:]:
-            refresh = self._refresh_of(model)
-            is_new = model.config.input == "changes" and model.table in self._noted.intersection(found)
-            if not is_new or takes_back(refresh):
+            if model.table not in self._noted.intersection(found) or not self._is_computed_again(model):
                 continue
             try:
-                check(refresh, found[model.table], self._read_of(model, found))
+                check(self._refresh_of(model), found[model.table], self._read_of(model, found))
             except DataError:
                 self._drop_keys(found)
                 raise
@@ -345,8 +342,9 @@ class Forgetting:
 
     def _note_changed(self, model: Model, head: int, found: dict[TableName, DataFrame]) -> None:
         """Adds the keys of rows that the deletion changed or deleted, in case that their trace has not told them."""
-        if self._head(model) > head:
-            state = self._session(model).observe()
+        state = self._session(model).observe()
+        changes, _ = built(state, model.table)
+        if changes.commits[-1].version.sequence > head:
             keys = trace.keys_changed_after(self.spark(), model, state, head)
             if not keys.isEmpty():
                 found[model.table] = self._stored_keys(model, keys)
@@ -373,22 +371,26 @@ class Forgetting:
             if keys is not None and model.config.has_history:
                 erase(self._session(model), keys, ~F.col(IS_CURRENT))
             return
-        if takes_back(self._refresh_of(model)):
+        if not self._is_computed_again(model):
             self._refresh(model)
             return
         self._refresh(model, forgotten)
         self.tell(f"{model.table}: compute the rows again without forgotten events")
         recompute(self._refresh_of(model), keys, self._read_of(model, forgotten))
 
-    def _refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] = NOTHING) -> None:
-        """Brings a model up to date; one of change events as if it had no `skipped` rows, if it is computed again."""
+    def _is_computed_again(self, model: Model) -> bool:
+        """Whether rows are made again of the events that are left, and do not just follow the deletion of others."""
+        is_of_events = model.config.input == "changes" and model in self._order
+        return is_of_events and not takes_back(self._refresh_of(model))
+
+    def _refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> None:
+        """Brings a model up to date, as if its upstreams had no `skipped` rows."""
         if model.ingested_from is None:
             self.tell(f"{model.table}: refresh")
-            may_skip = skipped and model.config.input == "changes" and model in self._order
-            self._refresh_of(model, skipped if may_skip and not takes_back(self._refresh_of(model)) else NOTHING).run()
+            self._refresh_of(model, skipped).run()
 
-    def _refresh_of(self, model: Model, skipped: Mapping[TableName, ForgottenRows] = NOTHING) -> Refresh:
-        return Refresh.of(model, self.reader, self.spark, narrowed=skipping(skipped))
+    def _refresh_of(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
+        return Refresh.of(model, self.reader, self.spark, narrowed=skipping(skipped or {}))
 
     def _purge(
         self, model: Model, found: Mapping[TableName, DataFrame], restated: Mapping[TableName, Restated]
