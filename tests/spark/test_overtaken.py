@@ -144,12 +144,18 @@ def test_runs_of_two_flows_at_once_both_commit_and_their_columns_are_exact(lake:
     assert lake.run(model).mode == "unchanged"
 
 
-@pytest.mark.slow
-def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehouse) -> None:
+def one_customer(lake: Warehouse) -> Sources:
+    """A table with a row that has a profile and an order."""
     sources = Sources(lake)
     sources.come("profiles", (1, "a", "x", "u", 1, None))
     sources.come("orders", (1, "o", 1, "u", 1, None))
     lake.run(sources.model)
+    return sources
+
+
+@pytest.mark.slow
+def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehouse) -> None:
+    sources = one_customer(lake)
     sources.come("profiles", (1, "b", "y", "u", 2, None))
     session = lake.environment.session()
 
@@ -165,10 +171,7 @@ def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehou
 
 @pytest.mark.slow
 def test_a_run_that_a_full_refresh_overtakes_starts_again(lake: Warehouse) -> None:
-    sources = Sources(lake)
-    sources.come("profiles", (1, "a", "x", "u", 1, None))
-    sources.come("orders", (1, "o", 1, "u", 1, None))
-    lake.run(sources.model)
+    sources = one_customer(lake)
     sources.come("profiles", (2, "b", "y", "u", 2, None))
     session = lake.environment.session()
     full = lake.refresh_of(sources.model, lambda: session, full_refresh=True)

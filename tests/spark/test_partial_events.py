@@ -70,14 +70,22 @@ def applied(events: Sequence[Event], columns: Sequence[str] = COLUMNS) -> list[t
 
 def stream(seed: int, count: int, keys: int = 6) -> list[Event]:
     """Events in any order, of which some come twice. A value of a column that an event does not have says nothing."""
-    chance = random.Random(seed)
     some: list[list[str] | None] = [None, [], ["name"], ["email", "score"], ["score"], ["name", "email"]]
-    events = [
+    return drawn(random.Random(seed), count, keys, ([None, "a", "b"], [None, "x", "y"], [None, 1, 2]), some)
+
+
+def drawn(
+    chance: random.Random,
+    count: int,
+    keys: int,
+    values: Sequence[Sequence[Any]],
+    some: Sequence[list[str] | None],
+) -> list[Event]:
+    """Events with one of the `values` of each column, and `some` of the columns."""
+    events: list[Event] = [
         (
             chance.randrange(keys),
-            chance.choice([None, "a", "b"]),
-            chance.choice([None, "x", "y"]),
-            chance.choice([None, 1, 2]),
+            *map(chance.choice, values),
             chance.choice("uuuud"),
             at,
             chance.choice(some),
@@ -186,21 +194,9 @@ def wide_rows(flows: dict[str, Sequence[Event]]) -> list[tuple[Any, ...]]:
 
 
 def flow_stream(seed: int, count: int, columns: Sequence[str], numbers: bool) -> list[Event]:
-    chance = random.Random(seed)
+    second: list[Any] = [None, 1, 2] if numbers else [None, "p", "q"]
     some: list[list[str] | None] = [None, [], [columns[0]], [columns[1]]]
-    second = [None, 1, 2] if numbers else [None, "p", "q"]
-    events = [
-        (
-            chance.randrange(5),
-            chance.choice([None, "x", "y"]),
-            chance.choice(second),
-            chance.choice("uuuud"),
-            at,
-            chance.choice(some),
-        )
-        for at in chance.sample(range(1000), count)
-    ]
-    return [*events, *chance.sample(events, count // 6)]
+    return drawn(random.Random(seed), count, 5, ([None, "x", "y"], second), some)
 
 
 @pytest.mark.parametrize(
