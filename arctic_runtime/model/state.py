@@ -254,6 +254,11 @@ class SourceState:
         return self.kind != "changes" and (self.trimmed > 0 or is_deleted)
 
     @property
+    def has_lost_rows(self) -> bool:
+        """Whether rows are known to be gone that were not forgotten, so that what was made of them does not follow."""
+        return self.is_compacted or self.has_deleted_rows
+
+    @property
     def may_have_deleted_rows(self) -> bool:
         """Whether rows may be gone that were appended to such a table: where its first commits are, nobody knows."""
         is_rewritten = any(commit.operation not in ("append", "replace") for commit in self.commits)

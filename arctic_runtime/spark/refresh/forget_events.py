@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,12 +13,12 @@ from arctic_runtime.effects import retried
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import ACTION, BEFORE, RECORDED_FROM, RECORDED_TO, SEQUENCE, plain_columns
 from arctic_runtime.model.merge_columns import adds_up
-from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of
 from arctic_runtime.model.shape import INSERT, Shape, is_named
 from arctic_runtime.model.state import ChangeTableState, SourceState, built
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version, Window
+from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.refresh import beliefs, events, row_versions, truncations
 from arctic_runtime.spark.refresh.diff import refresh_changes, state_changes
@@ -172,24 +172,12 @@ def _changed_otherwise(last: RunSummary) -> str:
 
 def _losing(upstreams: Upstreams) -> Sequence[str]:
     """The upstreams that do not have all change rows any more."""
-    return [of for of, state in upstreams.states.items() if state and (state.is_compacted or state.has_deleted_rows)]
+    return [of for of, state in upstreams.states.items() if state and state.has_lost_rows]
 
 
 def _left(refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]) -> DataFrame:
     """What the query gives of all rows that were read, but for those that are forgotten."""
     upstreams, read = refresh.planner.observe_upstreams(), offsets_of(last)
-    windows: dict[str, Window] = {}
-    narrowed: dict[TableName, Callable[[SourceState, DataFrame], DataFrame]] = {}
-    for source in changes_read(refresh.model.sql):
-        state = upstreams.states[str(source)]
-        assert state is not None
-        until = read.get(str(source), state.version)
-        windows[str(source)] = Window(str(source), None, until if state.keeps(until) else state.version)
-        narrowed[source] = partial(_until, until, forgotten.get(source))
+    windows = {source: Window(source, None, version) for source, version in read.items()}
+    narrowed = {source: rows.leave for source, rows in forgotten.items()}
     return QueryInputs(refresh.model, upstreams, narrowed).query(refresh.table.spark(), windows)
-
-
-def _until(version: Version, forgotten: ForgottenRows | None, source: SourceState, rows: DataFrame) -> DataFrame:
-    """The rows of a source that were read, as far as they are left; by their lineage where the snapshot is expired."""
-    read = rows if source.keeps(version) else rows.where(F.col(COMMIT_ORDER) <= version.sequence)
-    return forgotten.leave(source, read) if forgotten is not None else read

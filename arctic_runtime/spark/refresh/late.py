@@ -9,22 +9,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.errors import DataError
-from arctic_runtime.ivm.frontend.reads import with_position
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.declared import Declared
-from arctic_runtime.model.names import History, changes_read, history_query, history_view
+from arctic_runtime.model.names import History, changes_read
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.model.state import ChangeTableState
+from arctic_runtime.model.state import ChangeTableState, SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.events import Profile
-from arctic_runtime.spark.refresh.retractions import event_rows, has_positions
+from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.truncations import is_truncation
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table, read_until
+from arctic_runtime.spark.tables.frames import Keys, as_key, column, match, read_table
 
 _NEWEST = "__arctic_seen"
 
@@ -50,21 +48,14 @@ def seen(
 def events_until(
     spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
 ) -> DataFrame:
-    """What the query gives of all rows of its sources up to these versions; of a source without one it reads none.
+    """What the query gives of all rows of its sources up to these versions; of a source without one it reads none."""
+    windows = {source: Window(source, None, version) for source, version in versions.items()}
+    unread: Narrowed = {source: _no_rows for source in changes_read(model.sql) if str(source) not in versions}
+    return QueryInputs(model, upstreams, unread).query(spark, windows, history)
 
-    Events have their position where the source's rows have one and the query keeps them apart.
-    """
-    states = {source: upstreams.states[str(source)] for source in changes_read(model.sql)}
-    placed = has_positions(states.values())
-    for source, state in states.items():
-        assert state is not None
-        until = versions.get(str(source))
-        rows = read_until(spark, state, until or state.version)
-        rows = rows if until else rows.where(F.lit(False))
-        shown = event_rows(model, state, rows, Window(str(source), None, until or state.version), placed)
-        shown.createOrReplaceTempView(name(history_view(history, source)))
-    sql = with_position(model.sql, bool(model.config.sequence_groups)) if placed else None
-    return spark.sql(history_query(history, sql or model.sql))
+
+def _no_rows(_: SourceState, rows: DataFrame) -> DataFrame:
+    return rows.where(F.lit(False))
 
 
 def newest_seen(model: Model, seen: DataFrame, keys: Keys, found: Profile, shape: Shape) -> DataFrame:
@@ -103,7 +94,7 @@ def without(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
     """Raises DataError where the rows of late keys do not follow from the events that can still be read."""
     declared = last.declared or Declared()
-    trimmed = [of for of, state in upstreams.states.items() if state and (state.is_compacted or state.has_deleted_rows)]
+    trimmed = [of for of, state in upstreams.states.items() if state and state.has_lost_rows]
     reasons = {
         "it was restored": last.restored is not None,
         f"rows were declared: {declared.describe()}": bool(declared.places),

@@ -16,7 +16,7 @@ from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.retractions import event_rows, has_positions, retracts
-from arctic_runtime.spark.tables.frames import appended
+from arctic_runtime.spark.tables.frames import appended, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 """Upstream → what is left of its rows in a window for a query of change events."""
@@ -33,7 +33,8 @@ class QueryInputs:
     def query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
         """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
 
-        A query of `other` rows than the run's own reads them under names of their own, as both may be read at once.
+        A window from the beginning may end at a snapshot that is expired. A query of `other` rows than the run's own
+        reads them under names of their own, as both may be read at once.
         """
         sources = changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}
@@ -46,7 +47,7 @@ class QueryInputs:
                 )
             self._check_whole_rows(state)
             window = windows.get(str(source)) or Window(str(source), None, state.version)
-            rows = appended(spark, state, window)
+            rows = appended(spark, state, window) if window.start else read_until(spark, state, window.end)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             view = changes_view(source) if other is None else history_view(other, source)
             event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(view))

@@ -234,9 +234,7 @@ def _closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> Data
 
 def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | None]) -> None:
     """Raises DataError where a full refresh would lose versions, because upstreams lost events."""
-    sources = ", ".join(
-        of for of, state in upstreams.items() if state and (state.is_compacted or state.has_deleted_rows)
-    )
+    sources = ", ".join(of for of, state in upstreams.items() if state and state.has_lost_rows)
     if sources:
         raise DataError(
             f"{model.table}: a full refresh would lose versions: it keeps those alone that follow from the events that "
