@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dbt.adapters.arctic.date_functions import add_to_date, count_boundaries, truncate_date
+
 STRINGS = (
     "upper(s)",
     "lower(s)",
@@ -377,4 +379,13 @@ NESTED = (
     "hash(st)",
 )
 
-CALLS = (*STRINGS, *TIMES, *NESTED)
+DBT_CALLS = (
+    *(add_to_date(unit, "3 - n", "at") for unit in ("second", "week", "month")),
+    *(count_boundaries("day", "at", unit) for unit in ("second", "hour", "week", "quarter")),
+    truncate_date("week", "at"),
+    "try_cast(s as int)",
+    "any_value(n, true) over (partition by s)",
+)
+"""SQL of dbt's functions across databases."""
+
+CALLS = (*STRINGS, *TIMES, *NESTED, *DBT_CALLS)

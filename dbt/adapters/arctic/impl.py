@@ -37,6 +37,7 @@ from arctic_runtime.spark.engine.statement import text
 from dbt.adapters.arctic import upkeep
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
+from dbt.adapters.arctic.date_functions import DATE_FUNCTIONS
 from dbt.adapters.arctic.debug import report
 from dbt.adapters.arctic.materialize import history, python_models, seeds
 from dbt.adapters.arctic.materialize import maintain as maintenance
@@ -45,7 +46,7 @@ from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
-from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relations.identifiers import literal_text, quoted, unquoted
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 from dbt.adapters.arctic.sources import origins
 
@@ -238,6 +239,21 @@ class ArcticAdapter(SparkAdapter):
     def literal(self, value: str | None) -> str:
         """A SQL string literal of exactly this text."""
         return text(value or "")
+
+    @available
+    def escape_literal(self, value: Any) -> str:
+        """What stands between the quotes of a SQL string literal of exactly this text."""
+        return text(str(value))[1:-1]
+
+    @available
+    def unescape_literal(self, literal: str) -> str:
+        """The text of a literal that `escape_literal` filled; text without quotes around it is returned as it is."""
+        return literal_text(literal)
+
+    @available.parse(lambda *_a, **_k: "")
+    def date_expression(self, name: str, *arguments: Any) -> str:
+        """SQL of one of dbt's functions of dates."""
+        return DATE_FUNCTIONS[name](*map(str, arguments))
 
     @classmethod
     def convert_integer_type(cls, agate_table: agate.Table, col_idx: int) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.spark.engine.statement import text
 
 
 def quoted(name: str) -> str:
@@ -33,3 +37,14 @@ def unquoted(name: str) -> str:
     if len(name) >= 2 and name.startswith("`") and name.endswith("`"):
         return name[1:-1].replace("``", "`")
     return name
+
+
+def literal_text(literal: str) -> str:
+    """The text of which `text` made a literal; what has no quotes around it is returned as it is."""
+    if len(literal) < 2 or literal[0] != literal[-1] or literal[0] not in "'\"":
+        return literal
+    return _ESCAPE.sub(lambda match: _CHARACTERS[match[0]], literal[1:-1])
+
+
+_CHARACTERS = {text(character)[1:-1]: character for character in "$\\'\n\r\t\x00\x1a"}
+_ESCAPE = re.compile("|".join(map(re.escape, _CHARACTERS)))

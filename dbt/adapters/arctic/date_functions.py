@@ -1,0 +1,125 @@
+"""SQL of dbt's date functions. Their arguments are SQL of any type: dates, timestamps with or without a zone, texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.spark.engine.statement import Sql, number, own_query, statement, text
+
+_MICROSECONDS: Final[Mapping[str, int]] = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60 * 1_000_000,
+    "hour": 3_600 * 1_000_000,
+}
+_CALENDAR_STEPS: Final[Mapping[str, tuple[Sql, int]]] = {
+    "day": (Sql("DAY"), 1),
+    "week": (Sql("DAY"), 7),
+    "month": (Sql("MONTH"), 1),
+    "quarter": (Sql("MONTH"), 3),
+    "year": (Sql("MONTH"), 12),
+}
+"""Units of the calendar as multiples of a unit of `timestampadd`."""
+
+_MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
+_UNITS: Final = (*_MICROSECONDS, *_CALENDAR_STEPS)
+
+
+def add_to_date(datepart: str, interval: str, start: str) -> str:
+    """The time that is so many units after `start`, by the calendar for days and longer units.
+
+    Fractions of an hour and of shorter units are exact to the microsecond, those of longer units are rounded to whole
+    days or months.
+    """
+    unit = _to_unit("dateadd", datepart)
+    step, factor = _CALENDAR_STEPS.get(unit) or (Sql("MICROSECOND"), _MICROSECONDS[unit])
+    return statement(
+        "timestampadd({step}, cast(round(({interval}) * {factor}L) as bigint), {start})",
+        step=step,
+        interval=own_query(interval),
+        factor=number(factor),
+        start=own_query(start),
+    )
+
+
+def count_boundaries(first: str, second: str, datepart: str) -> str:
+    """The number of starts of a unit that lie between two times, negative if `second` is the earlier one.
+
+    That is the distance of the units in which both lie. Weeks start on Monday, as those of `date_trunc` do.
+    """
+    unit = _to_unit("datediff", datepart)
+    if unit in _MICROSECONDS:
+        return _count_short_units(unit, first, second)
+    return statement(
+        "({second} - {first})", second=_index_calendar_unit(unit, second), first=_index_calendar_unit(unit, first)
+    )
+
+
+def truncate_date(datepart: str, time: str) -> str:
+    """The start of the unit in which a time lies; Spark itself returns null for a unit that it does not know."""
+    unit = _to_unit("date_trunc", datepart)
+    return statement("date_trunc({unit}, {time})", unit=text(unit), time=own_query(time))
+
+
+DATE_FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
+    "dateadd": add_to_date,
+    "datediff": count_boundaries,
+    "date_trunc": truncate_date,
+}
+"""Functions by dbt's names, which take dbt's arguments."""
+
+
+def _to_unit(function: str, datepart: str) -> str:
+    """The unit in lower case; raises CompilationError for an unknown one."""
+    unit = datepart.strip().lower()
+    if unit not in _UNITS:
+        raise CompilationError(
+            f"{function}: {datepart!r} is not a unit of time.\n  expected: {', '.join(_UNITS)}\n"
+            "  what to do: write one of these units, without quotes inside the text"
+        )
+    return unit
+
+
+def _index_calendar_unit(unit: str, time: str) -> Sql:
+    """The number of a day, week, month, quarter or year, counted from a fixed one."""
+    day = statement("cast({time} as date)", time=own_query(time))
+    if unit == "day":
+        return statement("unix_date({day})", day=day)
+    if unit == "week":
+        # 1970-01-01 was a Thursday, so the Monday of its week has the number -3
+        return statement("(unix_date(trunc({day}, 'week')) + 3) div 7", day=day)
+    return statement("((year({day}) * 12 + month({day}) - 1) div {months})", day=day, months=number(_MONTHS[unit]))
+
+
+def _count_short_units(unit: str, first: str, second: str) -> Sql:
+    """Elapsed units; of times without a zone those that a clock on the wall shows.
+
+    Spark subtracts by the clock on the wall always, so that a day on which clocks change would have 24 hours.
+    """
+    a, b = own_query(first), own_query(second)
+    return statement(
+        "case when 'timestamp_ntz' in (typeof({a}), typeof({b})) and 'timestamp' not in (typeof({a}), typeof({b}))"
+        " then {wall_b} - {wall_a} else ({start_b} - {start_a}) div {length}L end",
+        a=a,
+        b=b,
+        wall_a=_index_wall_clock(unit, a),
+        wall_b=_index_wall_clock(unit, b),
+        start_a=_start_of_unit(unit, a),
+        start_b=_start_of_unit(unit, b),
+        length=number(_MICROSECONDS[unit]),
+    )
+
+
+def _start_of_unit(unit: str, time: Sql) -> Sql:
+    return statement("unix_micros(date_trunc({unit}, {time}))", unit=text(unit), time=time)
+
+
+def _index_wall_clock(unit: str, time: Sql) -> Sql:
+    """The number of the unit if the clock on the wall is read as UTC, in which no time is skipped or repeated."""
+    as_utc = statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
+    length = number(_MICROSECONDS[unit])
+    return statement("(({micros} - pmod({micros}, {length}L)) div {length}L)", micros=as_utc, length=length)
