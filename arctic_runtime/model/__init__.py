@@ -10,6 +10,7 @@ __all__ = [
     "declared",
     "expiry",
     "forgetting",
+    "freshness",
     "hash_tree",
     "ingestion",
     "key",

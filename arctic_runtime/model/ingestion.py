@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CAUGHT_UP, LEFT_STREAM, POSITION, SOURCE_TABLES, SOURCE_TIME
+from arctic_runtime.model.properties import CAUGHT_UP, FAILURE, LEFT_STREAM, POSITION, SOURCE_TABLES, SOURCE_TIME
 
 _SHOWN = 80
 """The longest text of a position that is shown to people."""
@@ -17,10 +17,34 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """A source of change data: its name in the project, and its dead letter table, which has its progress too."""
+    """A source of change data: its name in the project, and its dead letter table, which has its progress too.
+
+    Its batches are `trigger_seconds` apart.
+    """
 
     name: str
     dead_letters: TableName
+    trigger_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why work on a source or a table fails or waits, in words for people, and since when."""
+
+    message: str
+    since: datetime
+
+    def encode(self) -> str:
+        """The text that a table keeps."""
+        return json.dumps({"message": self.message, "since": millis(self.since)}, ensure_ascii=False)
+
+    @classmethod
+    def decode(cls, text: str) -> Failure | None:
+        """The reverse of `encode`; None for an empty text."""
+        if not text:
+            return None
+        kept = json.loads(text)
+        return cls(kept["message"], time_of(kept["since"]))
 
 
 @dataclass(frozen=True)
@@ -30,7 +54,8 @@ class Progress:
     `newest` is when the newest change that they have was made, None where no event tells it. `caught_up` is the newest
     time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
     with those of a snapshot that is under way; None where these are not known. `left` is as of when other tables, which
-    are loaded anew beside the stream, show the source.
+    are loaded anew beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
+    succeeds, whichever process reads that.
     """
 
     position: str | None = None
@@ -38,6 +63,7 @@ class Progress:
     caught_up: datetime | None = None
     tables: frozenset[str] | None = None
     left: Mapping[str, datetime] = field(default_factory=dict)
+    failure: Failure | None = None
 
     @property
     def as_of(self) -> datetime | None:
@@ -49,7 +75,9 @@ class Progress:
 
         Of one that is loaded beside the stream now, that is the time as of which it left the stream, if it was in it.
         """
-        return self if self.tables is None or table in self.tables else Progress(caught_up=self.left.get(table))
+        if self.tables is None or table in self.tables:
+            return self
+        return Progress(caught_up=self.left.get(table), failure=self.failure)
 
     def of_stream(self, tables: frozenset[str]) -> Progress:
         """The progress of a stream that has just these tables from now on; others that it had leave it."""
@@ -77,15 +105,17 @@ class Progress:
             _time(properties.get(CAUGHT_UP)),
             None if tables is None else frozenset(json.loads(tables)),
             {table: time_of(at) for table, at in json.loads(properties.get(LEFT_STREAM, "{}")).items()},
+            Failure.decode(properties.get(FAILURE, "")),
         )
 
     def encode(self) -> dict[str, str]:
         """The properties, without those that are None."""
         times = {SOURCE_TIME: self.newest, CAUGHT_UP: self.caught_up}
         texts = {POSITION: self.position, **{key: None if at is None else str(millis(at)) for key, at in times.items()}}
+        # Also where there is none: a property that is not set keeps what it had.
+        texts[FAILURE] = "" if self.failure is None else self.failure.encode()
         if self.tables is not None:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
-            # Also where there are none: a property that is not set keeps what it had.
             left = {table: millis(at) for table, at in sorted(self.left.items())}
             texts[LEFT_STREAM] = json.dumps(left, ensure_ascii=False)
         return {key: text for key, text in texts.items() if text is not None}
@@ -93,10 +123,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """The progress of a source, and the number of its dead letters that are kept."""
+    """The progress of a source, and the number of its dead letters that are kept.
+
+    `ingested_until` is until when the process `ingested_by` may be silent before another one takes over; None if no
+    process ever ingested the source.
+    """
 
     progress: Progress
     dead_letters: int
+    ingested_by: str = ""
+    ingested_until: datetime | None = None
 
 
 def millis(at: datetime) -> int:

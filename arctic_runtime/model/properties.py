@@ -58,6 +58,8 @@ LETTERS: Final = "arctic.dead-letters"
 SOURCE_COLUMNS: Final = "arctic.source-columns"
 SOURCE_TIME: Final = "arctic.source-time"
 CAUGHT_UP: Final = "arctic.caught-up"
+SHOWN_BEFORE: Final = "arctic.shown-before"
+FAILURE: Final = "arctic.failure"
 SOURCE_TABLES: Final = "arctic.source-tables"
 LEFT_STREAM: Final = "arctic.left-stream"
 LEASE: Final = "arctic.lease"
@@ -253,6 +255,18 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the newest time at which the source is known to have had nothing that its tables did not get, in milliseconds "
         "since 1970",
+    ),
+    StoredName(
+        SHOWN_BEFORE,
+        _EVENTS,
+        "as of when the table showed its source before a commit, in milliseconds since 1970: whoever has not read the "
+        "commit shows the source as of then",
+    ),
+    StoredName(
+        FAILURE,
+        ("property of the dead letter table",),
+        "why ingestion of the source fails, as JSON: the message, and since when in milliseconds since 1970; empty "
+        "after a batch that succeeded",
     ),
     StoredName(
         LETTERS,

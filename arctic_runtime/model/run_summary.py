@@ -18,8 +18,8 @@ SCHEMA_ONLY = "schema-only"
 class RunSummary:
     """A run, a restore or an overwrite as its commit records it; None, or nothing declared, where it records nothing.
 
-    `docs/architecture.md` describes each entry under its name in tables. `started_ms` and `source_time_ms` are
-    milliseconds since 1970 and `estimated` seconds.
+    `docs/architecture.md` describes each entry under its name in tables. `started_ms`,
+    `source_time_ms` and `shown_before_ms` are milliseconds since 1970 and `estimated` seconds.
     """
 
     run: str | None = None
@@ -42,6 +42,7 @@ class RunSummary:
     position: str | None = None
     position_events: str | None = None
     source_time_ms: int | None = None
+    shown_before_ms: int | None = None
     letters: str | None = None
     truncated: str | None = None
 
@@ -50,7 +51,7 @@ class RunSummary:
         """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
         texts = {field: summary.get(key) for field, key in _TEXTS.items()}
         started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
-        source_time = summary.get(properties.SOURCE_TIME)
+        source_time, shown_before = summary.get(properties.SOURCE_TIME), summary.get(properties.SHOWN_BEFORE)
         return cls(
             **texts,
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
@@ -58,6 +59,7 @@ class RunSummary:
             started_ms=None if started is None else int(started),
             estimated=None if estimated is None else float(estimated),
             source_time_ms=None if source_time is None else int(source_time),
+            shown_before_ms=None if shown_before is None else int(shown_before),
         )
 
     def encode(self) -> dict[str, str]:
@@ -69,6 +71,7 @@ class RunSummary:
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
             properties.SOURCE_TIME: None if self.source_time_ms is None else str(self.source_time_ms),
+            properties.SHOWN_BEFORE: None if self.shown_before_ms is None else str(self.shown_before_ms),
             **_encode_declared(self.declared or Declared()),
         }
         return {key: entry for key, entry in entries.items() if entry is not None}

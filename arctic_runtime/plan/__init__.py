@@ -17,6 +17,7 @@ __all__ = [
     "expiry",
     "fingerprint",
     "forgetting",
+    "freshness",
     "hash_trees",
     "increment",
     "landing",

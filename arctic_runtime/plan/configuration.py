@@ -333,8 +333,8 @@ CONFIGURATION = (
         "time, such as `30s`, `5m`, `1h`",
         "`0s`",
         (
-            "how old rows may be while [`arctic run`](live.md#how-fresh-tables-are) follows the model; `dbt run` does "
-            "not look at it"
+            "how old rows may be while [`arctic run`](live.md#how-fresh-tables-are) follows the model, and before it "
+            "is shown as `behind`; `dbt run` does not look at it"
         ),
         read=read_lag,
     ),

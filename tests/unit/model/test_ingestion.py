@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position
 from arctic_runtime.ingest.transports.kafka_offsets import encode
-from arctic_runtime.model.ingestion import Progress, describe_position, plain_position
+from arctic_runtime.model.ingestion import Failure, Progress, describe_position, plain_position
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 TIMES = st.none() | st.integers(0, 10**6).map(lambda n: NOON + timedelta(milliseconds=n))
 NAMES = st.frozensets(st.sampled_from(["public.a", "public.b", "ö"]))
-OF_ANY_TABLES = st.builds(Progress, st.none() | st.text(min_size=1), TIMES, TIMES)
+FAILURES = st.none() | st.builds(Failure, st.text(), TIMES.filter(lambda at: at is not None))
+OF_ANY_TABLES = st.builds(Progress, st.none() | st.text(min_size=1), TIMES, TIMES, failure=FAILURES)
 PROGRESS = OF_ANY_TABLES | st.builds(Progress.of_stream, OF_ANY_TABLES, NAMES).flatmap(
     lambda known: NAMES.map(known.of_stream)
 )
@@ -50,7 +51,7 @@ def test_a_table_that_left_the_stream_shows_the_source_as_of_then(
     for table in after:
         assert later.of(table) == later
     assert later.of_stream(before | after).left == {}
-    assert later.of("never.was") == Progress()
+    assert later.of("never.was") == Progress(failure=known.failure)
 
 
 def test_a_source_without_changes_lags_since_it_was_last_looked_at() -> None:

@@ -26,6 +26,7 @@ SUMMARIES = st.builds(
     started_ms=st.none() | st.integers(),
     estimated=st.none() | st.integers(0, 10**9).map(lambda milliseconds: milliseconds / 1000),
     source_time_ms=st.none() | st.integers(),
+    shown_before_ms=st.none() | st.integers(),
 )
 FULL = RunSummary(
     *("run", "mode", "reason"),
@@ -34,7 +35,7 @@ FULL = RunSummary(
     Declared({(): "1", (("region", "eu"),): "2"}),
     *("state", "none", "COST", "judged"),
     *(1, 0.5),
-    *("input", "keys", "0/16B3748", "3", 1_700_000_000_000),
+    *("input", "keys", "0/16B3748", "3", 1_700_000_000_000, 1_600_000_000_000),
     truncated="7",
 )
 

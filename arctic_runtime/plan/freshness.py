@@ -1,0 +1,223 @@
+"""How fresh tables are: as of when each shows its sources, by what every commit says that its run had read.
+
+An ingested table shows its source as of a time that ingestion keeps. A model shows a source as of when the version that
+it has read did; or, if it has read all that is there, as of when the table above shows it now. So one rule goes through
+all layers, and no process has to remember anything. A table that others write is itself a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from arctic_runtime.model.freshness import Freshness, FreshnessState, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.ingestion import time_of
+from arctic_runtime.model.run_summary import RunSummary, is_run, offsets_of
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.version import Version
+
+UNKNOWN = datetime.min.replace(tzinfo=timezone.utc)
+"""As of when a table shows a source if nothing tells: before all times that are known."""
+
+Claims = Mapping[str, datetime]
+"""Source table → as of when it is shown."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """The oldest commit above a table that is not in it yet: `reader` has not read it of `table`."""
+
+    at: datetime
+    reader: str
+    table: str
+    commits: int
+
+
+@dataclass(frozen=True)
+class Late:
+    """Why a table is not fresh, as `Freshness` has it."""
+
+    state: FreshnessState
+    source: str
+    since: datetime | None
+    reason: str
+    action: str = ""
+
+
+class FreshnessPlan:
+    """The freshness of tables by what was observed of them at one moment, `now`.
+
+    An idle source is known to be so for as long as it was looked at within `confirmed_seconds`.
+    """
+
+    def __init__(self, tables: Mapping[str, TableFacts], now: datetime, confirmed_seconds: float) -> None:
+        self._tables = tables
+        self._now = now
+        self._confirmed_seconds = confirmed_seconds
+        self._claims: dict[tuple[str, int | None], Claims] = {}
+        self._unread: dict[str, Unread | None] = {}
+        self._lags: dict[str, float] = {}
+
+    def freshness(self, name: str) -> Freshness:
+        """The freshness of a table among those that were observed."""
+        claims, lag = self._claims_now(name), self._lag(name)
+        as_of = min(claims.values(), default=self._now)
+        known = None if as_of == UNKNOWN else as_of
+        late = self._judge(name, claims, lag)
+        if late is None:
+            return Freshness("fresh", known, allowed_lag_seconds=lag)
+        return Freshness(late.state, known, late.source, late.since, late.reason, late.action, lag)
+
+    # As of when sources are shown
+
+    def _claims_now(self, name: str) -> Claims:
+        """As of when a table shows each source at its newest version; a source that it shows in full is left out."""
+        if (name, None) in self._claims:
+            return self._claims[name, None]
+        self._claims[name, None] = {}  # ends circles
+        facts = self._tables.get(name)
+        claims: Claims = {}
+        if facts is not None and facts.origin is not None:
+            claims = {name: facts.origin.as_of or UNKNOWN}
+        elif facts is not None and facts.offsets is not None:
+            claims = self._claims_of_offsets(facts.offsets)
+        self._claims[name, None] = claims
+        return claims
+
+    def _claims_of_offsets(self, offsets: Mapping[str, Version]) -> Claims:
+        claims: dict[str, datetime] = {}
+        for table, offset in offsets.items():
+            for source, at in self._claims_as_of(table, offset).items():
+                claims[source] = min(at, claims.get(source, at))
+        return claims
+
+    def _claims_as_of(self, name: str, offset: Version) -> Claims:
+        """As of when a version of a table that a reader has read shows each source."""
+        facts = self._tables.get(name)
+        if facts is None:
+            return {}
+        if offset.table != facts.log:
+            return {name: UNKNOWN}
+        unread = facts.after(offset)
+        return self._claims_before(name, facts, unread[0]) if unread else self._claims_now(name)
+
+    def _claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+        """As of when a table showed each source until a commit."""
+        key = (name, commit.version.snapshot)
+        if key not in self._claims:
+            self._claims[key] = {}  # ends circles
+            self._claims[key] = self._find_claims_before(name, facts, commit)
+        return self._claims[key]
+
+    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+        if facts.origin is not None:
+            return {name: _shown_before(facts, commit)}
+        if facts.offsets is None:
+            return {name: time_of(commit.at_ms)}
+        before = (of for of in reversed(facts.commits) if of.version.sequence < commit.version.sequence and is_run(of))
+        last = next(before, None)
+        return {name: UNKNOWN} if last is None else self._claims_of_offsets(offsets_of(RunSummary.decode(last.summary)))
+
+    def _lag(self, name: str) -> float:
+        """How old a table may be, by its own `target_lag` and those above."""
+        if name not in self._lags:
+            self._lags[name] = 0.0  # ends circles
+            facts = self._tables.get(name)
+            above = max(map(self._lag, facts.offsets or ()), default=0.0) if facts else 0.0
+            self._lags[name] = above + (facts.target_lag_seconds if facts else 0.0)
+        return self._lags[name]
+
+    # What a table is late for
+
+    def _judge(self, name: str, claims: Claims, lag: float) -> Late | None:
+        """Why a table is not fresh; None if it is."""
+        for _, source in sorted((at, source) for source, at in claims.items()):
+            facts = self._tables.get(source)
+            if facts is None or facts.origin is None:
+                continue
+            late = self._cause(source, facts.origin, lag)
+            if late is not None:
+                return replace(late, state="held") if facts.origin.wait and source == name else late
+        unread = self._oldest_unread(name)
+        if unread is not None:
+            is_allowed = (self._now - unread.at).total_seconds() < lag
+            halt = self._tables[unread.reader].halt or Halt("has yet to read them", "")
+            commits = "1 commit" if unread.commits == 1 else f"{unread.commits:,} commits"
+            reason = f"{unread.table} has {commits} more: {unread.reader} {halt.reason}"
+            return Late("delayed" if is_allowed else "behind", unread.table, unread.at, reason, halt.action)
+        remade = next((source for source, at in sorted(claims.items()) if at == UNKNOWN), None)
+        if remade is not None:
+            action = "run the models that read it"
+            return Late("behind", remade, None, f"{remade} was made anew, and its rows were not read yet", action)
+        return None
+
+    def _cause(self, table: str, origin: OriginStatus, lag: float) -> Late | None:
+        """Why tables below a table of a source are late, and it is itself; None if the source is shown in time."""
+        source, failure = origin.source, origin.failure
+        if origin.wait is not None:
+            reason = f"{table} waits: {first_line(origin.wait.message)}"
+            return Late("behind", source, origin.wait.since, reason, advice_of(origin.wait.message) or _mend(source))
+        if failure is not None:
+            reason = f"ingestion of source {source} fails: {first_line(failure.message)}"
+            return Late("behind", source, failure.since, reason, advice_of(failure.message) or _mend(source))
+        start = "" if origin.is_ingested(self._now) else f"start `arctic serve` or `arctic ingest {source}`"
+        if origin.as_of is None:
+            return Late("behind", source, None, f"{table} is not loaded in full yet", start)
+        seconds = (self._now - origin.as_of).total_seconds()
+        if seconds <= lag + self._confirmed_seconds + origin.trigger_seconds:
+            return None
+        if start:
+            return Late("behind", source, origin.as_of, f"no process ingests source {source}", start)
+        reason = f"ingestion of source {source} by {origin.ingested_by} has come no further"
+        return Late("behind", source, origin.as_of, reason, _LAGS)
+
+    def _oldest_unread(self, name: str) -> Unread | None:
+        if name not in self._unread:
+            self._unread[name] = None  # ends circles
+            found = min(self._all_unread(name), key=lambda unread: unread.at, default=None)
+            self._unread[name] = found
+        return self._unread[name]
+
+    def _all_unread(self, name: str) -> Iterator[Unread]:
+        facts = self._tables.get(name)
+        for table, offset in (facts.offsets or {}).items() if facts else ():
+            above = self._tables.get(table)
+            commits = above.after(offset) if above else ()
+            if commits:
+                yield Unread(time_of(commits[0].at_ms), name, table, len(commits))
+            if table != name and (unread := self._oldest_unread(table)) is not None:
+                yield unread
+
+
+_LAGS = (
+    "see whether that process is stuck, and whether the source has more events than before: a longer `trigger` makes "
+    "fewer commits"
+)
+
+
+def first_line(message: str) -> str:
+    """The first line of an error message."""
+    return message.strip().partition("\n")[0].rstrip(".:;")
+
+
+def advice_of(message: str) -> str:
+    """What an error message says to do; empty if it says nothing."""
+    _, _, advice = message.partition("what to do: ")
+    return " ".join(advice.split())
+
+
+def _mend(source: str) -> str:
+    return f"mend what the error of source {source} names; ingestion tries again by itself"
+
+
+def _shown_before(facts: TableFacts, commit: Commit) -> datetime:
+    """As of when an ingested table showed its source until a commit, which says so if it knows.
+
+    Commits of earlier versions don't: there, it is the newest change of the commits before.
+    """
+    if (shown := RunSummary.decode(commit.summary).shown_before_ms) is not None:
+        return time_of(shown)
+    before = [RunSummary.decode(of.summary) for of in facts.commits if of.version.sequence < commit.version.sequence]
+    times = (time_of(of.source_time_ms) for of in before if of.source_time_ms is not None)
+    return max(times, default=UNKNOWN)
