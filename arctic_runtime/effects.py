@@ -120,6 +120,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "ingest.create_file_log": Effect("repeatable", "Creates the table of the files that a source has read."),
         "ingest.append_file_log": Effect("once", "Notes the files of a batch before they are read."),
         "ingest.rewrite_file_log": Effect("once", "Rewrites the table of read files as one file."),
+        "ingest.fail": Effect("repeatable", "Notes why ingestion of a source fails."),
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # The service.
         "service.create_table": Effect("repeatable", "Creates the table that keeps the lease of a service."),

@@ -89,6 +89,11 @@ class Lease:
         """
         return retried(self._take, self._times.attempts)
 
+    def is_own(self) -> bool:
+        """Whether this process is the newest that has taken the lease."""
+        _, newest = self._table.observe()
+        return newest is not None and newest.holder == self.holder
+
     def renew(self) -> Held | None:
         """Gives a sign of life where it is time for one; as `take`."""
         return None if self._clock() < self._renew_at else self.take()

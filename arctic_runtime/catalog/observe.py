@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.lease import newest_lease
 from arctic_runtime.catalog.observe_views import current_views, reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
@@ -14,7 +15,7 @@ from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_bra
 from arctic_runtime.model.columns import Column, Names, same_name
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots, trimmed_until
-from arctic_runtime.model.ingestion import Progress, SourceProgress
+from arctic_runtime.model.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.key import key_names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
@@ -276,7 +277,11 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
     if table is None:
         return None
     snapshot = table.current_snapshot()
-    return SourceProgress(Progress.decode(table.properties), _live_rows(_summary(snapshot)) if snapshot else 0)
+    count, (_, lease) = _live_rows(_summary(snapshot)) if snapshot else 0, newest_lease(table)
+    progress = Progress.decode(table.properties)
+    if lease is None:
+        return SourceProgress(progress, count)
+    return SourceProgress(progress, count, lease.process, time_of(round(1000 * lease.until)))
 
 
 def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:

@@ -22,8 +22,10 @@ from arctic_runtime.ingest.writing.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
-from arctic_runtime.model.ingestion import Progress
+from arctic_runtime.model.ingestion import Failure, Progress
 from arctic_runtime.profile import nearest
+from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.messages import message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +36,8 @@ class BatchReport:
     """A batch after all its tables were published: what became of the events of each, and how long that took.
 
     `progress` is how far all tables of the source are now, `behind` how many events the source had after that, None
-    where it does not tell.
+    where it does not tell. While the source can't be read there is a report without events, whose progress has the
+    failure.
     """
 
     tables: tuple[Written, ...]
@@ -42,6 +45,10 @@ class BatchReport:
     seconds: float
     progress: Progress
     behind: int | None = None
+
+
+class _WrongUse(ConfigError):
+    """Something is asked that the source does not have; it says nothing of how the source is."""
 
 
 class Ingestion:
@@ -106,8 +113,20 @@ class Ingestion:
         try:
             with self._lease.kept(self.stop):
                 self._ingest(once, resync, tables)
+        except _WrongUse:
+            raise
+        except Exception as error:
+            self._note_failure(message_of(spark_ended(error) or error))
+            raise
         finally:
             self._lease.end()
+
+    def _note_failure(self, message: str) -> Failure | None:
+        """Notes why the source is not ingested, for every process to see, as far as that can be done now."""
+        with suppress(Exception):
+            if self._lease.is_own():
+                return self._ledger.fail(message)
+        return None
 
     def _takes_lease(self, once: bool) -> bool:
         """Waits for the lease on the source; False where it is stopped meanwhile. `once` does not wait."""
@@ -152,6 +171,10 @@ class Ingestion:
         for batch in self._transport.batches(once):
             started = time.monotonic()
             self._lease.renew()
+            if batch.failure:
+                progress = replace(progress, failure=self._note_failure(batch.failure) or progress.failure)
+                self._say(BatchReport((), 0, 0.0, progress))
+                continue
             progress = self._write(batch, progress, started)
             self._merge()
             if self._stopping.is_set():
@@ -162,7 +185,7 @@ class Ingestion:
                 self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
         if once and not self._stopping.is_set():
             # The transport has read all that the source had when it began.
-            progress = replace(progress, caught_up=begun)
+            progress = replace(progress, caught_up=begun, failure=None)
             self._ledger.advance(progress)
         return progress
 
@@ -198,7 +221,7 @@ class Ingestion:
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
         if (resync and not self._transport.snapshots(initial)) or (tables and not can_load):
-            raise ConfigError(
+            raise _WrongUse(
                 f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
             )
         progress = self._ledger.progress()
@@ -208,12 +231,12 @@ class Ingestion:
         self._look(Progress(initial) if is_first else progress)
         names = [table.name for table, _ in self._known.values()]
         if unknown := [name for name in tables if name not in names]:
-            raise ConfigError(
+            raise _WrongUse(
                 f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest(unknown[0], names)}"
             )
         if is_first:
             # From here on, what is made at the source under this source's names is known to be its own.
-            progress = Progress(initial, tables=frozenset(self._known))
+            progress = Progress(initial, tables=frozenset(self._known), failure=progress.failure)
             self._ledger.advance(progress)
         if not self._transport.snapshots(str(progress.position)):
             self._check_dead()
@@ -285,7 +308,9 @@ class Ingestion:
         return progress
 
     def _loaded(self, written: tuple[Written, ...], batch: Batch, seconds: float) -> None:
-        self._say(BatchReport(written, batch.count, seconds, self._told))
+        failure = self._note_failure(batch.failure) if batch.failure else None
+        progress = self._told if failure is None else replace(self._told, failure=failure)
+        self._say(BatchReport(written, batch.count, seconds, progress))
 
     def _joined(self, progress: Progress) -> Progress:
         """Waits for a load, and returns from where the stream goes on with its tables."""
@@ -322,12 +347,15 @@ class Ingestion:
         if self._is_staged and not batch.is_snapshot:
             written += self._stream.end_snapshot(self._transport.initial)
         if not self._is_staged or not batch.is_snapshot:
-            written += self._stream.write(batch, self._transport.after, not self._is_staged, self._is_load)
+            shown = None if self._is_load else progress.as_of
+            written += self._stream.write(batch, self._transport.after, not self._is_staged, self._is_load, shown)
             self._is_staged = False
         self._is_load = self._is_load and batch.is_snapshot
         now = replace(progress, position=batch.progress or batch.position)
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
+        if batch.count or batch.caught_up is not None:
+            now = replace(now, failure=None)
         self._unmerged |= {of.table for of in written}
         self._ledger.advance(now)
         self._transport.acknowledge(batch)

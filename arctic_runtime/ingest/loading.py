@@ -72,6 +72,7 @@ class Loading:
             for batch in batches:
                 started = time.monotonic()
                 if batch.comes_again:
+                    self._report((), batch, 0.0)
                     letters, last = self._begun(), None
                     continue
                 written = self._written(batch, last is None, letters)

@@ -24,7 +24,7 @@ from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CatalogError, DataError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
@@ -494,6 +494,20 @@ def ingestion() -> Scenario:
     )
 
 
+def failing_ingestion() -> Scenario:
+    """Ingestion that ends with an error: a dead letter more than is allowed."""
+    texts = [event("c", None, {"id": 1, "item": "a", "n": 1}), "{"]
+
+    def act(lake: Warehouse) -> None:
+        lake = lake.under(ingest={"lease_seconds": 0})
+        with suppress(DataError):
+            ingest(
+                lake, replace(source_of(lake, "orders"), most_dead=0), Replay([[Part("public.orders", ORDERS, texts)]])
+            )
+
+    return Scenario(("ingest.fail",), lambda lake: None, act, tables=("orders",))
+
+
 def dead_letters() -> Scenario:
     """A dead letter of an earlier version and one that fits now, after one that still does not."""
     texts = [event("c", None, {"id": of, "item": "a", "n": 3_000_000_000}) for of in range(2)]
@@ -778,6 +792,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         landing_expiry,
         savepoint,
         ingestion,
+        failing_ingestion,
         dead_letters,
         another_snapshot,
         ingestion_without_keys,

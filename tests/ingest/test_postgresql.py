@@ -239,6 +239,9 @@ def test_reading_goes_on_when_a_server_comes_back(
         rest = drained(transport)
     assert Reading([first, *rest.batches]).ids == list(range(ROWS + 1))
     assert "Reading goes on" in caplog.text
+    lost = [batch for batch in rest.batches if batch.failure]
+    assert [(batch.count, batch.caught_up) for batch in lost] == [(0, None)]
+    assert "connection" in lost[0].failure
 
 
 def test_close_ends_a_reader_that_waits(connection: DebeziumConnection) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job import BatchReport
@@ -26,8 +27,9 @@ from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import SourceLease
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.ingestion import ChangeSource
+from arctic_runtime.model.ingestion import ChangeSource, millis
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
+from arctic_runtime.model.run_summary import RunSummary, run_commits
 from arctic_runtime.operations.inspect import history, status
 from arctic_runtime.spark.refresh.restore import restore
 from dbt.adapters.arctic.sources import ingested_models
@@ -88,6 +90,74 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
     shown = status(lake.reader, model, []).ingestion
     assert shown is not None
     assert (shown.changed_at, shown.position, shown.source_position) == ("2023-11-14 22:13:20+00:00", "1", "3")
+
+
+class Failing(Replay):
+    """A replay whose source breaks in the place of one batch, and of which a look brings nothing before."""
+
+    broken: int | None = None
+    lost: str = ""
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        yield Batch((), self.opened, 0)
+        for batch in super().batches(until_drained):
+            if self.lost:
+                yield Batch((), batch.position, 0, failure=self.lost)
+            if int(batch.position) == self.broken:
+                raise SourceError("db1 does not answer")
+            yield batch
+
+
+def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": n, "item": "a", "n": n}, 1000 * n)])] for n in (1, 2)
+    ]
+    ledger = Ledger(source.ledger, lake.reader, lambda: lake.spark)
+    began = datetime.now(timezone.utc) - timedelta(milliseconds=1)
+    since: set[Any] = set()
+    for _ in range(2):
+        transport = Failing(log)
+        transport.broken = 2
+        with pytest.raises(SourceError):
+            ingest(lake, source, transport)
+        failure = ledger.progress().failure
+        assert failure is not None
+        assert failure.message == "db1 does not answer"
+        since.add(failure.since)
+    assert len(since) == 1
+    assert began <= since.pop() <= datetime.now(timezone.utc)
+    lost = Failing(log)
+    lost.lost = "the connection was lost"
+    reports = ingest(lake, source, lost)
+    assert [(of.count, of.progress.failure is None) for of in reports] == [(0, False), (0, False), (1, True)]
+    assert ledger.progress().failure is None
+    assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2)}
+
+
+def test_what_was_asked_in_vain_is_no_failure_of_the_source(lake: Warehouse) -> None:
+    source = source_of(lake, "orders")
+    with pytest.raises(ConfigError, match="gives no snapshot"):
+        ingest(lake, source, Replay([]), ["orders"])
+    assert Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().failure is None
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_a_commit_says_as_of_when_its_table_showed_the_source_before(lake: Warehouse, key: tuple[str, ...]) -> None:
+    schema = replace(ORDERS, key=key)
+    log = [
+        [Part("public.orders", schema, [event("c", None, {"id": n, "item": "a", "n": n}, 1000 * n)])] for n in (1, 2)
+    ]
+    source = source_of(lake, "orders", primary_key=list(key) or None)
+    ingest(lake, source, Replay(log[:1]))
+    looked = Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().as_of
+    assert looked is not None
+    ingest(lake, source, Replay(log))
+    model = replace(source.tables[0].model(key), source=ChangeSource(source.name, source.ledger))
+    log_of = observe_model(lake.reader, model).log
+    assert log_of is not None
+    shown = [RunSummary.decode(commit.summary).shown_before_ms for commit in run_commits(log_of) if commit.rows]
+    assert shown == [None, millis(looked)]
 
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None:

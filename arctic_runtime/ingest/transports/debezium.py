@@ -85,7 +85,8 @@ class _Open:
     """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at.
 
     `end` is where the log ended when the server was last asked, and when that was; None after reading came there.
-    `asked` is when that was by a clock that never goes back.
+    `asked` is when that was by a clock that never goes back. `lost` is why the connection was lost,
+    until it is made anew.
     """
 
     server: SourceServer
@@ -93,6 +94,7 @@ class _Open:
     position: Position
     end: tuple[Any, datetime] | None = None
     asked: float = -math.inf
+    lost: SourceError | None = None
 
     def ask_end(self) -> None:
         """Asks where the log ends; a server that is away is noticed by reading."""
@@ -182,6 +184,11 @@ class DebeziumTransport:
                 continue
             if is_end:
                 return
+            if now.lost is not None:
+                yield Batch((), now.position.text, 0, failure=str(now.lost))
+                self._reconnect(now)
+                heard = time.monotonic()
+                continue
             records = self._taken(now)
             if records is not None:
                 heard = time.monotonic()
@@ -203,13 +210,23 @@ class DebeziumTransport:
                 if self._is_joining(now):
                     yield from self._rejoined(now, gathered)
                     gathered = None
-            elif time.monotonic() - pushed > (pause if now.run.held is None else self._thresholds.push_seconds):
-                pushed = time.monotonic()
-                now.ask_end()
-                self._push(now, until_drained)
-            elif self._is_silent(now, time.monotonic() - heard):
-                self._reconnect(now, now.server.failure(None, "the server gave no sign of life"))
-                heard = time.monotonic()
+            else:
+                pushed = self._attend(now, until_drained, heard, pushed, pause)
+
+    def _attend(self, now: _Open, until_drained: bool, heard: float, pushed: float, pause: float) -> float:
+        """Has a server without events move its log's end, and notices one that is silent; when it last did the former.
+
+        The times are those of the last events and of the last such message; `pause` lies between two messages.
+        """
+        if now.lost is not None:
+            return pushed
+        if time.monotonic() - pushed > (pause if now.run.held is None else self._thresholds.push_seconds):
+            pushed = time.monotonic()
+            now.ask_end()
+            self._push(now, until_drained)
+        elif self._is_silent(now, time.monotonic() - heard):
+            self._lose(now, now.server.failure(None, "the server gave no sign of life"))
+        return pushed
 
     def _may_grow(self, now: _Open, since: float) -> bool:
         """Whether more may join a batch that was begun then. A commit takes as long for the first rows as for many."""
@@ -417,18 +434,21 @@ class DebeziumTransport:
                     self._tables[events.schema_id] = self._read(now, events)
             return records
         except EngineEnded as ended:
-            self._reconnect(now, now.server.failure(ended.cause, str(ended)))
+            self._lose(now, now.server.failure(ended.cause, str(ended)))
         except ConnectionLost as lost:  # where the server is asked about columns
-            self._reconnect(now, lost)
+            self._lose(now, lost)
         return None
 
-    def _reconnect(self, now: _Open, error: SourceError) -> None:
-        """Makes a lost connection anew, however long that takes within reason; raises other errors."""
+    def _lose(self, now: _Open, error: SourceError) -> None:
+        """Gives up a lost connection, which is to be made anew; raises other errors."""
         if now.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
         now.run.close()
-        now.end = None
+        now.end, now.lost = None, error
+
+    def _reconnect(self, now: _Open) -> None:
+        """Makes a lost connection anew, however long that takes within reason."""
         until = time.monotonic() + self._thresholds.reconnect_seconds
         while not self._closed.wait(self._thresholds.reconnect_poll_seconds):
             try:
@@ -438,7 +458,7 @@ class DebeziumTransport:
                 if time.monotonic() > until:
                     raise
         if not self._closed.is_set():
-            now.run = self._started(now.server, now.position, is_again=True)
+            now.run, now.lost = self._started(now.server, now.position, is_again=True), None
 
     def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position, _Receipt | None]]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""

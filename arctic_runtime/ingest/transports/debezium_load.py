@@ -35,6 +35,7 @@ class DebeziumLoad:
 
     def batches(self) -> Generator[Batch]:
         lost_at: float | None = None
+        failure = ""
         while not self._closed.is_set():
             try:
                 for batch in self._read():
@@ -47,8 +48,9 @@ class DebeziumLoad:
                 if self._finishing.is_set() or is_late:
                     raise
                 LOG.warning("%s\nThe load begins anew when the server answers again.", lost)
+                failure = str(lost)
             self._closed.wait(self._thresholds.reconnect_poll_seconds)
-            yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True)
+            yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
         return self._opened().after(events, position)

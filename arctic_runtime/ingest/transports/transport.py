@@ -56,6 +56,7 @@ class Batch:
     caught_up: datetime | None = None
     behind: int | None = None
     comes_again: bool = False
+    failure: str = ""
 
 
 class Transport(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,10 +13,9 @@ from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, REASON
 from arctic_runtime.ingest.writing.keyed import stored_columns
-from arctic_runtime.ingest.writing.place import Place, place_of
+from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.ingestion import millis
 from arctic_runtime.model.run_summary import RunSummary, last_run
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
@@ -86,18 +84,17 @@ def append(
     rows: DataFrame,
     schema: SourceSchema,
     place: Place,
-    newest: datetime.datetime | None,
+    times: SourceTimes,
 ) -> TableState:
     """Appends rows with the columns of a schema as the table's next commit, which notes a place.
 
-    Returns the state after it. `newest` is the time of the newest change among them.
+    Returns the state after it.
     """
     context = _prepared(session, state, stored_columns(schema))
     note_columns(session, context.state, schema)
     is_first = last_run(context.state.log) is None
     mode, reason = ("create", "FIRST_RUN") if is_first else ("incremental", "CHANGES")
-    summary = replace(_summary(context, mode, reason, place), source_time_ms=None if newest is None else millis(newest))
-    append_rows(rows, summary, context)
+    append_rows(rows, _summary(context, mode, reason, place).updated(times.note()), context)
     return session.observe()
 
 

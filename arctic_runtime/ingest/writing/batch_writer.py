@@ -30,11 +30,17 @@ class BatchWriter:
     ledger: Ledger
     pool: Executor
 
-    def write(self, batch: Batch, after: After, reads: bool = True, is_load: bool = False) -> tuple[Written, ...]:
-        """Publishes the events of a batch, one commit for each table; `reads` and `is_load` as of `TableWriter`."""
+    def write(
+        self, batch: Batch, after: After, reads: bool = True, is_load: bool = False, shown: datetime | None = None
+    ) -> tuple[Written, ...]:
+        """Publishes the events of a batch, one commit for each table; `reads` and `is_load` as of `TableWriter`.
+
+        `shown` is as of when the tables have shown their source until now.
+        """
         parts = self._by_table(batch)
         return self._all(
-            partial(self._write_table, name, events, batch, after, reads, is_load) for name, events in parts.items()
+            partial(self._write_table, name, events, batch, after, reads, is_load, shown)
+            for name, events in parts.items()
         )
 
     def collect(self, batch: Batch) -> tuple[Written, ...]:
@@ -75,7 +81,14 @@ class BatchWriter:
         return found
 
     def _write_table(
-        self, name: str, events: list[TableEvents], batch: Batch, after: After, reads: bool, is_load: bool
+        self,
+        name: str,
+        events: list[TableEvents],
+        batch: Batch,
+        after: After,
+        reads: bool,
+        is_load: bool,
+        shown: datetime | None,
     ) -> list[Written]:
         """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
         _, writer = self.tables[name]
@@ -85,7 +98,7 @@ class BatchWriter:
         for place, of in enumerate(parts):
             is_last = place == len(parts) - 1
             position = batch.position if is_last else None
-            part = Part(of, position, tuple(parts[:place]), is_load=is_load)
+            part = Part(of, position, tuple(parts[:place]), is_load=is_load, shown=shown)
             found.append(writer.write(part, after, dead, reads))
         return found
 

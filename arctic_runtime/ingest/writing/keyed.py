@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-
 from pyspark.sql import DataFrame
 
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.writing.place import Place, place_of
+from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.ingestion import millis
 from arctic_runtime.model.key import key_text
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import RunSummary, last_run
@@ -72,14 +69,14 @@ def published(
     rows: DataFrame,
     shape: Shape,
     place: Place,
-    newest: datetime.datetime | None = None,
+    times: SourceTimes | None = None,
     reason: Reason = "CHANGES",
     is_gathered: bool = False,
 ) -> tuple[dict[str, int], TableState]:
     """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
 
-    The table has the events of its source up to `place` then. `newest` is the time of the newest change among them,
-    where events tell it, and `reason` says where the rows come from. `is_gathered` as of `ChangeSet`.
+    The table has the events of its source up to `place` then. `reason` says where the rows come from.
+    `is_gathered` as of `ChangeSet`.
     """
     changes = context.state.changes
     assert changes is not None
@@ -90,13 +87,9 @@ def published(
         reason = "FIRST_RUN"
     step = AppendChanges(table, head, "create" if is_first else "incremental", reason)
     had = str(place.events) if place.events else None
-    summary = RunSummary(
-        run=context.token,
-        mode=step.mode,
-        reason=step.reason,
-        position=place.position,
-        position_events=had,
-        source_time_ms=None if newest is None else millis(newest),
+    own = RunSummary(
+        run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
     )
+    summary = own if times is None else own.updated(times.note())
     appended = publish(ChangeSet(step, rows, shape, summary, is_gathered), context)
     return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)

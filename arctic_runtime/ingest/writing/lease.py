@@ -46,6 +46,10 @@ class SourceLease:
         """
         return self._lease.take()
 
+    def is_own(self) -> bool:
+        """Whether no other process has taken the source over. Needs no Spark."""
+        return self._lease.is_own()
+
     def renew(self) -> None:
         """Gives a sign of life where it is time for one; raises ConfigError where another process has taken over."""
         if (other := self._lease.renew()) is not None:

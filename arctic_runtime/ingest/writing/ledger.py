@@ -17,10 +17,10 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decode import PART, REASON
 from arctic_runtime.ingest.writing.letters import Letters, schema_text, since_text
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.ingestion import Progress
+from arctic_runtime.model.ingestion import Failure, Progress
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import POSITION
+from arctic_runtime.model.properties import FAILURE, POSITION
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name, statement, type_name
 from arctic_runtime.spark.tables.commit import perform_statement, said, set_properties, unmoved
@@ -98,6 +98,15 @@ class Ledger:
     def advance(self, progress: Progress) -> None:
         """Says that all tables have everything up to a position."""
         set_properties("ingest.advance", self._spark(), self.table, progress.encode())
+
+    def fail(self, message: str) -> Failure:
+        """Says why ingestion fails, until `advance` says that it no longer does; returns that, with since when."""
+        known = self.progress().failure
+        since = known.since if known is not None else datetime.datetime.now(datetime.timezone.utc)
+        failure = Failure(message, since)
+        if failure != known:
+            set_properties("ingest.fail", self._spark(), self.table, {FAILURE: failure.encode()})
+        return failure
 
     def add(self, letters: Letters, source_table: str, position: str, now: datetime.datetime) -> None:
         """Keeps the dead letters among decoded events, read up to a position.

@@ -1,10 +1,12 @@
-"""How far a table is in its source, as its newest commit says."""
+"""How far a table is in its source, and as of when it shows it, as its commits say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
-from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.ingestion import millis
+from arctic_runtime.model.run_summary import RunSummary, last_run
 from arctic_runtime.model.state import TableState
 
 
@@ -19,3 +21,16 @@ class Place:
 def place_of(state: TableState) -> Place:
     last = last_run(state.log)
     return Place(last.position, int(last.position_events or 0)) if last else Place()
+
+
+@dataclass(frozen=True)
+class SourceTimes:
+    """Times of a commit at its source: of its newest change, and as of when the table showed the source before it."""
+
+    newest: datetime | None = None
+    shown_before: datetime | None = None
+
+    def note(self) -> RunSummary:
+        """The part of a commit's record that keeps them."""
+        newest, before = (None if at is None else millis(at) for at in (self.newest, self.shown_before))
+        return RunSummary(source_time_ms=newest, shown_before_ms=before)

@@ -27,7 +27,7 @@ from arctic_runtime.ingest.writing.follow import follow
 from arctic_runtime.ingest.writing.keyed import check_key, check_place, emptied, published, stored_columns
 from arctic_runtime.ingest.writing.letters import Letters, TakeDead
 from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
-from arctic_runtime.ingest.writing.place import Place, place_of
+from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.ingest.writing.told import divided, runs_of
@@ -72,13 +72,14 @@ class Part:
     """Events of one table and one schema in a batch, after those of `before`.
 
     `position` is that of the batch; None where more events of the table are to come in it. Where it `is_load`, they are
-    rows of a snapshot that are inserted as they come.
+    rows of a snapshot that are inserted as they come. `shown` is as of when the table has shown its source until now.
     """
 
     events: TableEvents
     position: str | None
     before: tuple[TableEvents, ...] = ()
     is_load: bool = False
+    shown: datetime.datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class TableWriter:
         self._own: Place | None = None
         self._schema: SourceSchema | None = None
         self._stage = Stage(table.table, reader, spark)
+        self._shown: datetime.datetime | None = None
 
     @property
     def is_loaded(self) -> bool:
@@ -126,6 +128,7 @@ class TableWriter:
         if part.events.schema is None and self._format.tell is not None:
             return self._without_schema(part, take_dead)
         schema = self._schema_of(part.events)
+        self._shown = part.shown
         attempts = self._reader.thresholds.commits.attempts
         return retried(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
 
@@ -338,7 +341,7 @@ class TableWriter:
             state = follow(session, state, schema)
         rows = sound_rows(decoded).select(*[column(of.name) for of in stored])
         now = end or Place(place_of(state).position, new.begin + new.events.count())
-        append(session, state, rows, schema, now, counted.newest)
+        append(session, state, rows, schema, now, SourceTimes(counted.newest, self._shown))
         self._own = now
         return {INSERT: counted.rows}
 
@@ -398,7 +401,8 @@ class TableWriter:
         note_columns(session, context.state, schema)
         rows = change_rows(context, events, counted, shape, moves, has_places)
         # Events were just brought together by key, in as many partitions as their size needs.
-        return published(session, context, rows, shape, place, counted.newest, is_gathered=True)
+        times = SourceTimes(counted.newest, self._shown)
+        return published(session, context, rows, shape, place, times, is_gathered=True)
 
 
 def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:

@@ -66,6 +66,8 @@ def json_line(source: str, batch: BatchReport) -> str:
     """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
     of = batch.progress
     shown = {"position": plain_position(str(of.position)), "newest": of.newest, "caught_up": of.caught_up}
+    if of.failure is not None:
+        shown |= {"failure": of.failure.message, "failing_since": of.failure.since}
     lag = batch.progress.lag_seconds(datetime.now(timezone.utc))
     return json.dumps({"source": source, **asdict(batch), "progress": shown, "lag_seconds": lag}, default=str)
 

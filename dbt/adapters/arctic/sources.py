@@ -101,7 +101,7 @@ def ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> t
     tables = [(source, table) for source in sources for table in (*source.tables, *_included(source, reader))]
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     return tuple(
-        replace(table.model(key), source=ChangeSource(source.name, source.ledger))
+        replace(table.model(key), source=ChangeSource(source.name, source.ledger, source.trigger_seconds))
         for source, table, key in keyed
         if key is not None
     )
