@@ -18,4 +18,5 @@ __all__ = [
     "removals",
     "service_table",
     "sqlite_file",
+    "table_facts",
 ]

@@ -15,13 +15,17 @@ from arctic_runtime.catalog.observe import (
     observe_savepoints,
 )
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.table_facts import observe_lineage
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
 from arctic_runtime.model.consistent_cut import version_at
+from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of, run_commits
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.freshness import FreshnessPlan
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Status:
     """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
 
     `savepoints` are versions by their names. `ingestion` is None for tables that models make. A table without a key has
-    nothing to merge.
+    nothing to merge. `freshness` is None if it was not asked for, or there is no table.
     """
 
     model: str
@@ -77,6 +81,7 @@ class Status:
     savepoints: Mapping[str, str] = field(default_factory=dict)
     ingestion: Ingestion | None = None
     has_key: bool = True
+    freshness: Freshness | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +163,17 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
     )
 
 
-def describe_status(status: Status) -> list[str]:
-    """A few lines for people."""
+def freshness_of(
+    reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
+) -> dict[TableName, Freshness]:
+    """How fresh the tables of models are, through all layers; those without a table are left out."""
+    facts = observe_lineage(reader, [model.table for model in models], project)
+    plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
+    return {model.table: plan.freshness(str(model.table)) for model in models if str(model.table) in facts}
+
+
+def describe_status(status: Status, now: datetime.datetime | None = None) -> list[str]:
+    """A few lines for people; how fresh the table is, as of `now`."""
     if not status.built:
         return [f"{status.model}: not built yet"]
     extent = f"{status.rows:,} rows, {status.files} files, {status.bytes:,} bytes"
@@ -169,6 +183,7 @@ def describe_status(status: Status) -> list[str]:
         own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
+        *([f"  {status.freshness.describe(now)}"] if status.freshness and now else ()),
         *own,
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"

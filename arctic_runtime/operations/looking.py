@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.catalog.lookup import lookup
@@ -81,12 +82,15 @@ def _status(context: OperationContext, models: Sequence[Model], values: Values) 
     data: list[Any] = []
     lines: list[str] = []
     wanted = values["tree"] or values["partition"] is not None
+    now = datetime.now(timezone.utc)
+    freshness = inspect.freshness_of(context.reader, models, context.models, now)
     for model in models:
         status = inspect.status(context.reader, model, context.models)
+        status = replace(status, freshness=freshness.get(model.table))
         tree = node_tree.tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         drawing = node_tree.describe_tree(tree, context.reader.thresholds.reports) if tree else []
-        lines += [*inspect.describe_status(status), *drawing]
+        lines += [*inspect.describe_status(status, now), *drawing]
     return Answer(data, tuple(lines))
 
 

@@ -179,11 +179,6 @@ class Follower:
         """What is known of a model; None where it is not followed. Can be called from any thread."""
         return self._records.get(model)
 
-    def is_delayed(self, model: TableName) -> bool:
-        """Whether a model's rows may still be as old as they are. Can be called from any thread."""
-        record = self._records.get(model)
-        return record is not None and record.is_delayed(self._clock(), self._lags.get(model, 0.0))
-
     def seconds_until_retry(self, model: TableName) -> float | None:
         """How long a model that failed waits for its next attempt. Can be called from any thread."""
         record = self._records.get(model)

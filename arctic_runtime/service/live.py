@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.event_log import EventLog
@@ -15,11 +16,11 @@ TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """How a table is written: by a model, by ingestion, by others who append events, or by others in any way."""
 
 TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
-"""Whether a table shows what the tables above it have.
+"""Whether a table shows its sources as they are, through all layers.
 
-It is `behind` where a refresh is to come, `delayed` where its `target_lag` lets it wait, `failed` where its last
-refresh failed, `held` below such a model, `paused` by a user, `missing` where it does not exist, and `unknown` where it
-is written by others.
+It is `behind` if it shows them later than it may, or ingestion of one fails; `delayed` if its `target_lag` lets a
+change wait; `failed` if its last refresh or its ingestion failed; `held` below such a model, or if ingestion of this
+table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if it is written by others.
 """
 
 JobKind = Literal["refresh", "upkeep", "operation", "run", "test"]
@@ -39,13 +40,16 @@ class Lag:
 
 @dataclass(frozen=True)
 class IngestionState:
-    """How far a table is that a source of change data keeps, as `arctic status` tells it; see its docstring."""
+    """How far a table is that a source of change data keeps, as `arctic status` tells it; see its docstring.
+
+    `error` is why ingestion fails. It stays until a batch has succeeded.
+    """
 
     source: str
     table: str
     position: str
     as_of: datetime | None
-    lag_seconds: float | None
+    lag_seconds: float | None = field(compare=False)
     dead_letters: int
     is_running: bool
     error: str = ""
@@ -57,7 +61,7 @@ class TableOverview:
 
     `layer` is 0 for tables without upstreams, and one more than that of its highest upstream for others.
     `changed_at` is the time of its newest commit, and `refreshed_at` that of the newest refresh that found it up to
-    date. `stale_since` is when the oldest change came that it does not show yet; None where it shows all.
+    date. `freshness` says as of when it shows its sources, and what it is late for; None for a table of others.
     `recent_rows` are the rows that were changed in it within the last minute. `waste_bytes` is what readers pay until
     the upkeep that is due is done. `error` is why its last refresh failed, which is tried again at `retry_at`.
     """
@@ -70,7 +74,7 @@ class TableOverview:
     version: str = ""
     changed_at: datetime | None = None
     refreshed_at: datetime | None = None
-    stale_since: datetime | None = None
+    freshness: Freshness | None = None
     target_lag_seconds: float = 0.0
     rows: int = 0
     files: int = 0

@@ -14,6 +14,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused, ServiceTable
 from arctic_runtime.effects import retried
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.ingestion import Failure
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
@@ -22,7 +23,7 @@ from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
 from arctic_runtime.service.observed_tables import ObservedTables
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
+from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, ingest_part, is_news, overviews
 from arctic_runtime.service.schedules import Scheduled, schedule_part
 from arctic_runtime.service.surroundings import Surroundings, named
 from arctic_runtime.service.task import Report, Task
@@ -80,6 +81,7 @@ class LiveWarehouse:
         self._jobs_of: dict[TableName, str] = {}
         self._ingestions: dict[str, IngestionRun] = {}
         self._tables: dict[TableName, TableOverview] = {}
+        self._told: dict[TableName, TableOverview] = {}
         self._state = ServiceState(datetime.now(timezone.utc), version, project.name, "starting")
 
     def close(self) -> None:
@@ -108,8 +110,29 @@ class LiveWarehouse:
         if number is not None:
             self._end_job(number, report)
 
-    def ingestion(self, source: str, run: IngestionRun) -> None:
-        self._ingestions[source] = run
+    def ingestion_begins(self, source: str) -> None:
+        """A source is ingested from now on; why that failed before stays until a batch has succeeded."""
+        self._change_ingestion(source, is_running=True)
+
+    def ingestion_fails(self, source: str, message: str, is_running: bool) -> None:
+        """The source can't be read, or ingestion of it has ended by an error."""
+        known = self._ingestions.get(source, IngestionRun()).failure
+        since = known.since if known is not None else datetime.now(timezone.utc)
+        self._change_ingestion(source, is_running=is_running, failure=Failure(message, since))
+        self.set_error(ingest_part(source), message)
+
+    def ingestion_succeeds(self, source: str) -> None:
+        """A batch of a source was published, or the source was found to have no more."""
+        self._change_ingestion(source, failure=None)
+        self.set_error(ingest_part(source), "")
+
+    def ingestion_ends(self, source: str) -> None:
+        """A source is no longer ingested by this service."""
+        self._change_ingestion(source, is_running=False)
+
+    def _change_ingestion(self, source: str, **changed: Any) -> None:
+        with self._lock:
+            self._ingestions[source] = replace(self._ingestions.get(source, IngestionRun()), **changed)
 
     def _end_job(self, number: str, report: Report) -> None:
         if report.status in ("unchanged", "conflict"):
@@ -150,15 +173,21 @@ class LiveWarehouse:
             self._limits.flow_seconds,
             scheduled,
             self._observed.readable,
+            self._reader.thresholds.ingest.confirmed_seconds,
         )
-        found = {of.table: of for of in overviews(shown)}
-        changed = [of for table, of in found.items() if self._tables.get(table) != of]
-        self._tables = found
+        self._tables = {of.table: of for of in overviews(shown)}
         with self._lock:
             self._state = replace(self._state, looked_at=now)
-        for of in changed:
-            self.events.add("table", of)
+        self._tell()
         return moved
+
+    def _tell(self) -> None:
+        """Tells of the tables that are others than they were told; that time passes alone, now and then."""
+        self._told = {table: of for table, of in self._told.items() if table in self._tables}
+        for table, overview in self._tables.items():
+            if is_news(self._told.get(table), overview, self._limits.told_seconds):
+                self._told[table] = overview
+                self.events.add("table", overview)
 
     def _with_times(self, table: TableName, of: Refreshing, now: datetime) -> Refreshing:
         follower = self.follower
@@ -166,7 +195,7 @@ class LiveWarehouse:
             return of
         left = follower.seconds_until_retry(table)
         retry_at = None if left is None else (of.retry_at or now + timedelta(seconds=left))
-        return replace(of, is_delayed=follower.is_delayed(table), retry_at=retry_at)
+        return replace(of, retry_at=retry_at)
 
     def _run_of(self, of: Scheduled) -> Refreshing:
         """What is known of the runs of a model that dbt runs."""

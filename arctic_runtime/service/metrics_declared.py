@@ -110,7 +110,11 @@ def _age(now: datetime, since: datetime | None) -> float | None:
 
 
 def _stale(of: TableOverview, now: datetime) -> float | None:
-    return None if of.state == "unknown" else _age(now, of.stale_since) or 0.0
+    return None if of.freshness is None else _age(now, of.freshness.as_of)
+
+
+def _allowed_lag(of: TableOverview, _: datetime) -> float | None:
+    return None if of.freshness is None else of.freshness.allowed_lag_seconds
 
 
 def _timestamp(at: datetime | None) -> float | None:
@@ -137,10 +141,10 @@ def _readers(number: Literal["commits", "rows"]) -> Callable[[Snapshot], Iterabl
     return samples
 
 
-def _of_ingested(read: Callable[[IngestionState], float | None]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _of_ingested(read: Callable[[IngestionState, datetime], float | None]) -> Callable[[Snapshot], Iterable[Sample]]:
     def samples(snapshot: Snapshot) -> Iterator[Sample]:
         for of in snapshot.tables:
-            value = None if of.ingestion is None else read(of.ingestion)
+            value = None if of.ingestion is None else read(of.ingestion, snapshot.now)
             if of.ingestion is not None and value is not None:
                 yield (*_names(of), of.ingestion.source), value
 
@@ -223,14 +227,14 @@ GAUGES = (
     Gauge(
         "arctic_table_stale_seconds",
         _TABLE,
-        "Age of the oldest change that a table does not show yet; 0 where it shows all.",
+        "How long ago the state of its sources is that a table shows, through all layers; none if that is not known.",
         _of_tables(_stale),
     ),
     Gauge(
         "arctic_table_target_lag_seconds",
         _TABLE,
-        "The target_lag of a table: how old its rows may be.",
-        _of_tables(lambda of, _: None if of.state == "unknown" else of.target_lag_seconds),
+        "How old the rows of a table may be: its target_lag, after those of the tables above it.",
+        _of_tables(_allowed_lag),
     ),
     Gauge(
         "arctic_table_last_commit_timestamp_seconds",
@@ -287,13 +291,13 @@ GAUGES = (
         "arctic_ingestion_lag_seconds",
         (*_TABLE, "source"),
         "How far an ingested table is behind its source.",
-        _of_ingested(lambda of: of.lag_seconds),
+        _of_ingested(lambda of, now: _age(now, of.as_of)),
     ),
     Gauge(
         "arctic_ingestion_failing",
         (*_TABLE, "source"),
-        "1 for an ingested table whose ingestion fails.",
-        _of_ingested(lambda of: float(bool(of.error))),
+        "1 for an ingested table whose ingestion fails, until a batch has succeeded.",
+        _of_ingested(lambda of, _: float(bool(of.error))),
     ),
     Gauge(
         "arctic_ingestion_running",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass
+from datetime import datetime
 
 from arctic_runtime.catalog.heads import SharedHeads
-from arctic_runtime.catalog.observe import observe_model, observe_source
+from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.table_facts import observe_facts, to_facts
 from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.freshness import TableFacts
+from arctic_runtime.model.ingestion import time_of
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import last_run, offsets_of
-from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Status, status
 from arctic_runtime.service.readings import relations_of
 from arctic_runtime.service.records import Heads
@@ -23,26 +23,19 @@ from arctic_runtime.service.records import Heads
 
 @dataclass(frozen=True)
 class ObservedTable:
-    """A table as its newest commits tell it.
+    """A table as its newest commits tell it; `status` is None for a table of others."""
 
-    `log` is the id of the table that commits go to, `commits` those with rows, oldest first, and `offsets` what the
-    table has read of others. `status` is None for a table of others.
-    """
-
-    log: str
-    commits: tuple[Commit, ...]
-    offsets: Mapping[str, Version] = field(default_factory=dict)
+    facts: TableFacts
     status: Status | None = None
 
-    def after(self, offset: Version | None) -> tuple[Commit, ...]:
-        """The commits that a reader has not read; none of a table that was made anew since."""
-        if offset is None or offset.table != self.log:
-            return ()
-        return tuple(of for of in self.commits if of.version.sequence > offset.sequence)
+    @property
+    def changed_at(self) -> datetime | None:
+        """The time of the newest commit with rows; None if there is none."""
+        return time_of(self.facts.with_rows[-1].at_ms) if self.facts.with_rows else None
 
     def rows_since(self, at_ms: float) -> int:
-        """How many rows changed after a moment, in milliseconds since 1970."""
-        return sum(of.rows for of in reversed(self.commits) if of.at_ms >= at_ms)
+        """Number of rows that changed after a moment, in milliseconds since 1970."""
+        return sum(commit.rows for commit in reversed(self.facts.with_rows) if commit.at_ms >= at_ms)
 
 
 class ObservedTables:
@@ -84,26 +77,15 @@ class ObservedTables:
 
     def _observe(self, name: TableName, model: Model | None) -> ObservedTable | None:
         if model is None or model.is_landing:
-            source = observe_source(self._reader, name)
-            return None if source is None else ObservedTable(source.version.table, _with_rows(source.commits))
+            facts = observe_facts(self._reader, name, model)
+            return None if facts is None else ObservedTable(facts)
         log = observe_model(self._reader, model).log
         if log is None:
             return None
-        return ObservedTable(
-            log.uuid, _with_rows(log.commits), offsets_of(last_run(log)), status(self._reader, model, ())
-        )
+        return ObservedTable(to_facts(self._reader, model, log), status(self._reader, model, ()))
 
 
 def _relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
     """The relations that tell of a table; how far a source of change data is stands beside its dead letters."""
     source = model.source if model else None
     return (*relations_of(name), *((source.dead_letters,) if source else ()))
-
-
-def _with_rows(commits: Iterable[Commit]) -> tuple[Commit, ...]:
-    return tuple(of for of in commits if of.rows)
-
-
-def moment(at_ms: int) -> datetime:
-    """A commit's time."""
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc)

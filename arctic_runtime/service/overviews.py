@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.model.freshness import Freshness, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.ingestion import Failure
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
+from arctic_runtime.plan.freshness import FreshnessPlan, advice_of, first_line
 from arctic_runtime.service.live import IngestionState, Lag, TableKind, TableOverview, TableState
-from arctic_runtime.service.observed_tables import ObservedTable, moment
+from arctic_runtime.service.observed_tables import ObservedTable
 from arctic_runtime.service.schedules import Scheduled
 
 Reads = Mapping[TableName, Collection[TableName]]
@@ -22,11 +25,10 @@ class Refreshing:
     """What the service knows of a model's refreshes.
 
     `refreshed_at` is when the newest one that succeeded ended. `error` is why the newest failed, and `retry_at` when it
-    is tried again; `held_by` is a model above that failed. A delayed model may be as old as it is.
+    is tried again; `held_by` is a model above that failed.
     """
 
     is_running: bool = False
-    is_delayed: bool = False
     refreshed_at: datetime | None = None
     error: str = ""
     retry_at: datetime | None = None
@@ -35,10 +37,15 @@ class Refreshing:
 
 @dataclass(frozen=True)
 class IngestionRun:
-    """Whether this service ingests a source now, and why it does not."""
+    """Whether this service ingests a source now, and why that fails, until a batch has succeeded."""
 
-    is_running: bool
-    error: str = ""
+    is_running: bool = False
+    failure: Failure | None = None
+
+
+def ingest_part(source: str) -> str:
+    """The name under which errors of ingestion of a source are shown among parts of the service."""
+    return f"ingest {source}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Shown:
 
     `reads` are the tables that each model reads; `models` are those of the project, ingested and landing tables
     included. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
-    tables and views that there are.
+    tables and views that there are. A look at an idle source counts for `confirmed_seconds`.
     """
 
     now: datetime
@@ -61,6 +68,7 @@ class Shown:
     flow_seconds: float = 60.0
     scheduled: Mapping[TableName, Scheduled] = field(default_factory=dict)
     readable: Collection[TableName] = ()
+    confirmed_seconds: float = 150.0
 
     def read_by(self, name: TableName) -> Collection[TableName]:
         """What a model reads, whoever runs it."""
@@ -70,10 +78,22 @@ class Shown:
 def overviews(shown: Shown) -> list[TableOverview]:
     """Every table, layer by layer, and by name within a layer."""
     layers = _layers(shown)
-    stale = _stale_since(shown, layers)
+    facts = {str(name): _facts(name, observed, shown) for name, observed in shown.observed.items()}
+    plan = FreshnessPlan(facts, shown.now, shown.confirmed_seconds)
     readers = _readers(shown)
-    found = [_overview(name, layer, shown, stale, readers.get(name, ())) for name, layer in layers.items()]
+    found = [_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
     return sorted(found, key=lambda of: (of.layer, of.table))
+
+
+def is_news(told: TableOverview | None, now: TableOverview, told_seconds: float) -> bool:
+    """Whether readers are to get another overview: a source that is shown as of later is news after a while alone."""
+    if told is None or told.freshness is None or now.freshness is None:
+        return told != now
+    before, after = told.freshness.as_of, now.freshness.as_of
+    if before is None or after is None or abs((after - before).total_seconds()) >= told_seconds:
+        return told != now
+    ingestion = now.ingestion and replace(now.ingestion, as_of=told.ingestion.as_of if told.ingestion else None)
+    return told != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
 
 
 def _layers(shown: Shown) -> dict[TableName, int]:
@@ -98,52 +118,61 @@ def _readers(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
         own = shown.observed.get(reader)
         for table in tables:
             source = shown.observed.get(table)
-            if own is None or source is None or str(table) not in own.offsets:
+            offset = (own.facts.offsets or {}).get(str(table)) if own is not None else None
+            if source is None or offset is None:
                 continue
-            left = source.after(own.offsets[str(table)])
+            left = source.facts.after(offset)
             found.setdefault(table, []).append(Lag(str(reader), len(left), sum(of.rows for of in left)))
     return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in found.items()}
 
 
-def _stale_since(shown: Shown, order: Collection[TableName]) -> dict[TableName, datetime]:
-    """Table → when the oldest change came that it does not show; tables that show all are left out."""
-    found: dict[TableName, datetime] = {}
-    for name in order:
-        moments = list(_unread(name, shown))
-        moments += [found[above] for above in shown.reads.get(name, ()) if above in found and above != name]
-        if moments:
-            found[name] = min(moments)
-    return found
+def _facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
+    """What tables tell, with what this service knows of its own ingestion and refreshes."""
+    facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
+    if facts.origin is not None:
+        run = shown.ingestions.get(facts.origin.source, IngestionRun())
+        return replace(facts, origin=_with_run(facts.origin, run, shown.now))
+    if _is_paused(name, shown):
+        return replace(facts, halt=Halt("is paused", f"resume {name}"))
+    if refreshing.error:
+        action = advice_of(refreshing.error) or "mend what its error names; it is tried again by itself"
+        return replace(facts, halt=Halt(f"fails: {first_line(refreshing.error)}", action))
+    return facts
 
 
-def _unread(name: TableName, shown: Shown) -> Iterator[datetime]:
-    """When each table that a model reads got the oldest change that the model has not read."""
-    own = shown.observed.get(name)
-    for table in shown.reads.get(name, ()) if own is not None else ():
-        source = shown.observed.get(table)
-        left = source.after(own.offsets.get(str(table))) if source and own else ()
-        if left:
-            yield moment(left[0].at_ms)
+def _with_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
+    """A source that this service ingests: tables may not tell of a failure, if they can't be written either."""
+    origin = replace(origin, failure=origin.failure or run.failure)
+    if not run.is_running or origin.is_ingested(now):
+        return origin
+    return replace(origin, ingested_by="this service", ingested_until=now + timedelta(seconds=1))
 
 
 def _overview(
-    name: TableName, layer: int, shown: Shown, stale: Mapping[TableName, datetime], readers: tuple[Lag, ...]
+    name: TableName,
+    layer: int,
+    shown: Shown,
+    facts: Mapping[str, TableFacts],
+    plan: FreshnessPlan,
+    readers: tuple[Lag, ...],
 ) -> TableOverview:
     model, observed = shown.models.get(name), shown.observed.get(name)
     refreshing = shown.refreshing.get(name, Refreshing())
     status = observed.status if observed else None
-    ingestion = _ingestion(status.ingestion, shown) if status and status.ingestion else None
+    origin = facts[str(name)].origin if observed else None
+    ingestion = _ingestion(status.ingestion, origin, shown) if status and status.ingestion and origin else None
     kind = _kind(name, model, shown)
+    freshness = plan.freshness(str(name)) if observed and (kind == "model" or origin is not None) else None
     return TableOverview(
         table=name,
         kind=kind,
-        state=_state(name, kind, shown, refreshing, ingestion, name in stale),
+        state=_state(name, kind, shown, refreshing, origin, freshness),
         layer=layer,
         reads=tuple(sorted(of for of in shown.read_by(name) if of != name)),
         version=status.version if status else "",
-        changed_at=moment(observed.commits[-1].at_ms) if observed and observed.commits else None,
+        changed_at=observed.changed_at if observed else None,
         refreshed_at=refreshing.refreshed_at,
-        stale_since=stale.get(name),
+        freshness=freshness,
         target_lag_seconds=float(model.config.target_lag) if model else 0.0,
         rows=status.rows if status else 0,
         files=status.files if status else 0,
@@ -171,43 +200,39 @@ def _kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
     return "landing" if model.is_landing and name not in shown.reads else "model"
 
 
+def _is_paused(name: TableName, shown: Shown) -> bool:
+    return shown.paused.everything or str(name) in shown.paused.tables
+
+
 def _state(
     name: TableName,
     kind: TableKind,
     shown: Shown,
     refreshing: Refreshing,
-    ingestion: IngestionState | None,
-    is_stale: bool,
+    origin: OriginStatus | None,
+    freshness: Freshness | None,
 ) -> TableState:
     if name not in shown.observed and not (kind == "scheduled" and name in shown.readable):
         return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "missing"
-    if shown.paused.everything or str(name) in shown.paused.tables:
+    if _is_paused(name, shown):
         return "paused"
-    if kind == "ingested":
-        return "unknown" if ingestion is None else _state_of_ingested(ingestion)
     if kind == "scheduled":
         return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "unknown"
-    if kind != "model":
+    if freshness is None:
         return "unknown"
+    if origin is not None:
+        return "failed" if freshness.state == "behind" and origin.failure is not None else freshness.state
     if refreshing.is_running:
         return "refreshing"
     if refreshing.error:
         return "failed"
     if refreshing.held_by is not None and shown.refreshing.get(refreshing.held_by, Refreshing()).error:
         return "held"
-    if not is_stale:
-        return "fresh"
-    return "delayed" if refreshing.is_delayed else "behind"
+    return freshness.state
 
 
-def _state_of_ingested(ingestion: IngestionState) -> TableState:
-    if ingestion.error:
-        return "failed"
-    return "fresh" if ingestion.is_running else "unknown"
-
-
-def _ingestion(of: Ingestion, shown: Shown) -> IngestionState:
-    run = shown.ingestions.get(of.source, IngestionRun(False))
-    as_of = datetime.fromisoformat(of.as_of) if of.as_of else None
-    lag = None if as_of is None else max(0.0, (shown.now - as_of).total_seconds())
-    return IngestionState(of.source, of.table, of.position, as_of, lag, of.dead_letters, run.is_running, run.error)
+def _ingestion(of: Ingestion, origin: OriginStatus, shown: Shown) -> IngestionState:
+    lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
+    error = origin.failure.message if origin.failure is not None else ""
+    is_running = origin.is_ingested(shown.now)
+    return IngestionState(of.source, of.table, of.position, origin.as_of, lag, of.dead_letters, is_running, error)

@@ -22,7 +22,7 @@ from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live_warehouse import LiveWarehouse
-from arctic_runtime.service.overviews import IngestionRun
+from arctic_runtime.service.overviews import ingest_part
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.records import pause_after
 from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
@@ -237,7 +237,7 @@ class Service:
         )
         parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
         parts |= {"schedules": partial(self._timetable.run, term.over), "tests": partial(self._tests.run, term.over)}
-        parts |= {f"ingest {of.name}": partial(self._ingest, term, of) for of in self._ingesting()}
+        parts |= {ingest_part(of.name): partial(self._ingest, term, of) for of in self._ingesting()}
         with follower:
             follower.follow(project.followed())
             term.on_end(follower.stop)
@@ -279,9 +279,9 @@ class Service:
 
     def _ingest(self, term: Term, ingestion: Ingesting) -> None:
         """Ingests a source; where that fails it is tried again after a pause, and the others go on."""
-        failures = 0
+        failures, name = 0, ingestion.name
         while not term.over.is_set():
-            self.live.ingestion(ingestion.name, IngestionRun(True))
+            self.live.ingestion_begins(name)
             began = time.monotonic()
             remove = term.on_end(ingestion.stop)
             try:
@@ -292,12 +292,12 @@ class Service:
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
                 message = message_of(spark_ended(error) or error)
-                self.live.ingestion(ingestion.name, IngestionRun(False, message))
-                self._told.say(f"source {ingestion.name}: {message}\n  tried again in {pause:.0f} s")
+                self.live.ingestion_fails(name, message, is_running=False)
+                self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 term.over.wait(pause)
             finally:
                 remove()
-        self.live.ingestion(ingestion.name, IngestionRun(False))
+        self.live.ingestion_ends(name)
 
     def _part_fails(self, part: str, message: str) -> None:
         """Shows why a part does not work, and says so when that has changed; an empty message ends it."""

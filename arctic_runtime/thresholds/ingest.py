@@ -32,6 +32,9 @@ class IngestThresholds:
     look_seconds: float = 60.0
     """Pause between two looks for tables that a source includes and that were made in the meantime."""
 
+    confirmed_seconds: float = 150.0
+    """How long tables count as fresh after a look at their source, of which an idle one has one about every minute."""
+
     join_seconds: float = 5.0
     """The age of tables that are loaded beside a stream at which the stream takes them on, and pauses for as long."""
 

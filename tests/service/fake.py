@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.freshness import Freshness, FreshnessState
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.event_log import EventLog
@@ -55,6 +56,16 @@ def overviews(count: int, seed: int = 7, hostile: bool = False) -> list[TableOve
     return _with_readers(tables, chance)
 
 
+def freshness_of(state: str, reads: Sequence[TableName], seconds: float) -> Freshness:
+    """How fresh a table in this state is, which shows its sources as of so long ago."""
+    as_of = now() - seconds * SECONDS
+    if state in ("fresh", "refreshing", "paused"):
+        return Freshness("fresh", as_of)
+    above = str(reads[0]) if reads else "shop"
+    late: FreshnessState = "delayed" if state == "delayed" else "behind"
+    return Freshness(late, as_of, above, as_of, f"{above} has 3 commits more", allowed_lag_seconds=300.0)
+
+
 def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence[TableOverview]]) -> TableOverview:
     subject = SUBJECTS[n % len(SUBJECTS)]
     suffix = "" if n < len(SUBJECTS) else f"_{n // len(SUBJECTS)}"
@@ -88,7 +99,7 @@ def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence
         version=str(chance.randrange(10**18)),
         changed_at=moment,
         refreshed_at=moment if layer else None,
-        stale_since=now() - chance.randrange(1, 90) * SECONDS if state not in ("fresh", "unknown") else None,
+        freshness=None if kind == "landing" else freshness_of(state, reads, chance.randrange(1, 90)),
         target_lag_seconds=300.0 if state == "delayed" else 0.0,
         rows=rows,
         files=chance.randrange(4, 400),
@@ -269,7 +280,7 @@ class FakeService:
                     state=state,
                     changed_at=now(),
                     refreshed_at=now() if of.layer else None,
-                    stale_since=None if state in ("fresh", "unknown") else of.stale_since or now(),
+                    freshness=of.freshness and freshness_of(state, of.reads, 1),
                     rows=of.rows + rows,
                     recent_rows=rows,
                     unmerged_rows=unmerged,

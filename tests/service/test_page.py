@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
 from tests.service.fake import HOSTILE, FakeService, overviews
 from tests.service.shown import Shown
+from tests.unit.service.late_sources import NOW as LATE
+from tests.unit.service.late_sources import TROUBLES
 
 Show = Callable[..., Shown]
 FLIGHTS = "lake.ods.ods_flights"
@@ -34,6 +38,27 @@ def test_the_graph_shows_each_table_in_its_layer_and_what_flows(page: Shown, fak
     expect(shown.locator(".pulse").first).to_be_attached()
 
 
+def test_each_layer_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(show: Show) -> None:
+    with HttpServer(fake := FakeService(TROUBLES["the lag grows"].overviews(LATE)), HttpSettings(port=0)) as server:
+        page = show(server.url)
+        for trouble in TROUBLES.values():
+            seen = trouble.overviews(datetime.now(timezone.utc))
+            for table in seen:
+                fake.show(table)
+            for table in seen:
+                shown = page.open(view_of(str(table.table)))
+                expect(shown.locator(".page-head .state")).to_contain_text(table.state)
+                assert table.freshness is not None
+                why = shown.locator(".why").last
+                expect(why).to_contain_text(
+                    "It is not known as of when" if table.freshness.as_of is None else "It shows the source as of"
+                )
+                expect(why).to_contain_text(f"{table.freshness.reason}.")
+                expect(why).to_contain_text(table.freshness.action)
+            page.open()
+            expect(page.card("orders").last).to_contain_text(seen[-1].state)
+
+
 @pytest.mark.slow
 def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> None:
     page.open()
@@ -44,8 +69,8 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
     expect(card).to_contain_text("failed")
     card.click()
     expect(page.page.locator(".failure")).to_contain_text("two rows have the key 4711")
-    fake.show(replace(table, state="fresh", error="", stale_since=None))
-    expect(page.page.get_by_text("It shows all that the tables above it have.")).to_be_visible()
+    fake.show(replace(table, state="fresh", error="", freshness=Freshness("fresh", datetime.now(timezone.utc))))
+    expect(page.page.get_by_text("It shows its sources as they are, through all layers.")).to_be_visible()
     ingested = next(of for of in fake.tables() if of.ingestion)
     page.open(view_of(str(ingested.table)))
     expect(page.page.get_by_text("none since this page was opened")).to_be_visible()

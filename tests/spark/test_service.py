@@ -96,7 +96,7 @@ def test_what_users_ask_for_is_done_beside_and_a_paused_model_holds_back_those_b
     until(lambda: one.table("cities") and one.table("cities").state == "fresh")  # type: ignore[union-attr]
     live.pause(["keyed"], upkeep_only=False)
     lake.append("landed", [(2, "b")], LANDED)
-    until(lambda: one.table("cities").stale_since)  # type: ignore[union-attr]
+    until(lambda: one.table("cities").freshness.action == f"resume {keyed.table}")  # type: ignore[union-attr]
     assert one.table("keyed").state == "paused"  # type: ignore[union-attr]
 
     number = live.submit(operation("verify"), ["cities"], {}).number

@@ -74,14 +74,14 @@ export function layerTitle(tables) {
 }
 
 export const STATES = {
-  failed: { sign: "✕", text: "Its last refresh failed." },
+  failed: { sign: "✕", text: "Its last refresh, or its ingestion, failed." },
   missing: { sign: "∅", text: "It does not exist." },
-  held: { sign: "⊘", text: "It is held back by a table above it that failed." },
-  behind: { sign: "◔", text: "A table above it has something new, and its refresh is to come." },
+  held: { sign: "⊘", text: "It waits: a table above it failed, or its ingestion can't follow." },
+  behind: { sign: "◔", text: "It shows its sources later than it should." },
   refreshing: { sign: "↻", text: "It is being refreshed." },
   delayed: { sign: "◷", text: "It may be older, as its target_lag allows." },
   paused: { sign: "‖", text: "It is left alone until somebody resumes it." },
-  fresh: { sign: "✓", text: "It shows all that the tables above it have." },
+  fresh: { sign: "✓", text: "It shows its sources as they are, through all layers." },
   unknown: { sign: "·", text: "It is written by others." },
 };
 
@@ -90,10 +90,15 @@ export function stateOf(table) {
   return STATES[table.state] ?? { sign: "?", text: table.state };
 }
 
-// How old what a table shows is: since when a change above it waits, else since when it is known to show all.
+// As of when a table shows its sources, through all layers; of a table that others write, when it changed last.
 export function freshness(table, now) {
-  if (table.stale_since) return `stale ${span(secondsSince(table.stale_since, now))}`;
-  return ago(table.changed_at, now);
+  if (!table.freshness) return ago(table.changed_at, now);
+  return table.freshness.as_of ? `as of ${ago(table.freshness.as_of, now)}` : "not known";
+}
+
+// Whether it shows them later than it may.
+export function isLate(table) {
+  return Boolean(table.freshness) && table.freshness.state !== "fresh" && table.freshness.state !== "delayed";
 }
 
 export function linkTo(table) {

@@ -1,7 +1,7 @@
 // The warehouse as a graph: a column for each layer, rows that flow on the edges, and what waits.
 
 import { Component, html, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
-import { freshness, layerTitle, leafName, linkTo, short, stateOf, whole } from "./format.js";
+import { freshness, isLate, layerTitle, leafName, linkTo, short, stateOf, whole } from "./format.js";
 import { CARD, GAP, betterLayout, quickLayout } from "./layout.js";
 import { State, useViewport } from "./parts.js";
 import { store } from "./store.js";
@@ -66,7 +66,7 @@ class Card extends Component {
       class=${`card edge-${table.state}${isDim ? " dim" : isSoft ? " soft" : ""}${isMatch ? " match" : ""}`}
       href=${linkTo(table.table)}
       aria-label=${label}
-      title=${`${table.table}\n${stateOf(table).text}${table.error ? `\n${table.error}` : ""}`}
+      title=${`${table.table}\n${stateOf(table).text}${table.freshness?.reason ? `\n${table.freshness.reason}` : ""}${table.error ? `\n${table.error}` : ""}`}
       style=${{ left: `${place.x}px`, top: `${place.y}px`, width: `${CARD.width}px`, height: `${CARD.height}px` }}
       onMouseEnter=${() => onNear(table.table)}
       onMouseLeave=${() => onNear("")}
@@ -74,7 +74,7 @@ class Card extends Component {
       onBlur=${() => onNear("")}
     >
       <span class="line"><${State} table=${table} quiet /><span class="name">${leafName(table.table)}</span></span>
-      <span class="line small"><span class=${table.stale_since ? "stale" : ""}>${age}</span>${dead ? html`<span class="bad" title=${`${whole(dead)} dead letters in its source`}>✉ ${short(dead)}</span>` : null}<span class="rate">${rows}</span></span>
+      <span class="line small"><span class=${isLate(table) ? "stale" : ""}>${age}</span>${dead ? html`<span class="bad" title=${`${whole(dead)} dead letters in its source`}>✉ ${short(dead)}</span>` : null}<span class="rate">${rows}</span></span>
     </a>`;
   }
 }

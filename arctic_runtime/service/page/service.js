@@ -2,7 +2,7 @@
 
 import { html } from "./vendor/htm/preact.js";
 import { get, post } from "./api.js";
-import { ago, bytes, clock, layerTitle, short, span, whole } from "./format.js";
+import { ago, bytes, clock, isLate, layerTitle, short, span, whole } from "./format.js";
 import { Failure, Figure, TableLink, useAction, useAnswer } from "./parts.js";
 import { store } from "./store.js";
 import { worstLag } from "./tables.js";
@@ -27,7 +27,7 @@ function Layers({ tables }) {
         return html`<tr key=${layer}>
           <th scope="row">${layerTitle(own)}</th><td class="number">${whole(own.length)}</td><td class="number">${short(sum(own, "recent_rows"))}</td>
           <td class="number wide">${short(sum(own, "rows"))}</td><td class="number wide">${bytes(sum(own, "bytes"))}</td><td class="number wide">${short(sum(own, "unmerged_rows"))}</td>
-          <td class="number">${whole(own.filter((of) => of.stale_since).length)}</td>
+          <td class="number">${whole(own.filter(isLate).length)}</td>
           <td class="number">${whole(own.filter((of) => of.state === "failed" || of.state === "held").length)}</td>
           <td>${slowest ? html`<${TableLink} name=${slowest.lag.model} />, ${short(slowest.lag.rows)} rows` : "none lags"}</td>
         </tr>`;

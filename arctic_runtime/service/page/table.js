@@ -20,16 +20,29 @@ const KINDS = {
   source: "written by others",
 };
 
+// The sentence that is the same everywhere: as of when it shows the source; and if it is late, for what, since when, why.
+function Shows({ of, now }) {
+  const shown = of.as_of ? `It shows the source as of ${clock(of.as_of)} (${ago(of.as_of, now)}).` : "It is not known as of when it shows the source.";
+  if (of.state === "fresh") return html`<p class="why">${shown}</p>`;
+  const since = of.since ? ` since ${clock(of.since)} (${ago(of.since, now)})` : "";
+  return html`<p class="why">${shown} ${of.state === "delayed" ? "A change may wait" : "It is late"} for <b>${of.source}</b>${since}: ${of.reason}.${of.action ? ` What to do: ${of.action}.` : ""}</p>`;
+}
+
 function Why({ table, now }) {
   const { state } = table;
-  const since = table.stale_since ? ` The oldest change that it does not show came ${ago(table.stale_since, now)}.` : "";
-  if (state === "failed") {
+  const shows = table.freshness ? html`<${Shows} of=${table.freshness} now=${now} />` : null;
+  return html`<${WhyState} table=${table} state=${state} now=${now} />${shows}`;
+}
+
+function WhyState({ table, state, now }) {
+  if (state === "failed" && !table.ingestion) {
     const retry = table.retry_at ? Math.max(0, (Date.parse(table.retry_at) - now) / 1000) : null;
-    return html`<p class="why">Its last refresh failed.${retry === null ? "" : ` It is tried again ${retry < 1 ? "now" : `in ${span(retry)}`}.`}${since}</p>`;
+    return html`<p class="why">Its last refresh failed.${retry === null ? "" : ` It is tried again ${retry < 1 ? "now" : `in ${span(retry)}`}.`}</p>`;
   }
-  if (state === "held") return html`<p class="why">Held back: ${table.held_by ? html`<${TableLink} name=${table.held_by} /> failed, and this table lies below it.` : "a table above it failed."}${since}</p>`;
-  if (state === "delayed") return html`<p class="why">Its rows may be ${span(table.target_lag_seconds)} old, so it waits.${since}</p>`;
-  return html`<p class="why">${stateOf(table).text}${since}</p>`;
+  if (state === "failed") return html`<p class="why">Its ingestion fails, and is tried again by itself.</p>`;
+  if (state === "held" && table.held_by) return html`<p class="why">Held back: <${TableLink} name=${table.held_by} /> failed, and this table lies below it.</p>`;
+  if (state === "delayed") return html`<p class="why">Its rows may be ${span(table.freshness.allowed_lag_seconds)} old, so it waits.</p>`;
+  return html`<p class="why">${stateOf(table).text}</p>`;
 }
 
 function Readers({ readers, title }) {
@@ -92,7 +105,6 @@ function Ingestion({ of, now }) {
     <h2 id="ingestion-title">Ingestion</h2>
     <dl class="pairs">
       <dt>Source</dt><dd>${of.table} of ${of.source}${of.is_running ? "" : html` <b class="bad">not running</b>`}</dd>
-      <dt>Behind the source</dt><dd>${of.lag_seconds === null ? "not known" : `${of.lag_seconds.toFixed(1)} s`}</dd>
       <dt>Shows it as of</dt><dd>${of.as_of ? `${clock(of.as_of)} (${ago(of.as_of, now)})` : "not known"}</dd>
       <dt>Last batch</dt><dd>${batch ? `${whole(batch.events)} events in ${batch.seconds.toFixed(1)} s, ${ago(new Date(batch.at).toISOString(), now)}` : "none since this page was opened"}</dd>
       <dt>Position</dt><dd><code>${of.position || "–"}</code></dd>

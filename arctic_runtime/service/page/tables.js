@@ -16,7 +16,7 @@ const ORDER = ["failed", "missing", "held", "behind", "refreshing", "delayed", "
 const COLUMNS = [
   { name: "state", title: "State", of: (t) => ORDER.indexOf(t.state), show: (t) => html`<${State} table=${t} />` },
   { name: "table", title: "Table", of: (t) => t.table, show: (t) => html`<${TableLink} name=${t.table} />` },
-  { name: "age", title: "Fresh", of: (t, now) => -(secondsSince(t.stale_since, now) ?? -1e9 + (secondsSince(t.changed_at, now) ?? 0)), show: (t, now) => freshness(t, now) },
+  { name: "age", title: "Fresh", of: (t, now) => -(t.freshness ? (secondsSince(t.freshness.as_of, now) ?? 1e9) : -1e9 + (secondsSince(t.changed_at, now) ?? 0)), show: (t, now) => freshness(t, now) },
   { name: "rate", title: "Rows/min", of: (t) => -t.recent_rows, show: (t) => (t.recent_rows ? `+${short(t.recent_rows)}` : "–"), isNumber: true, isWide: true },
   { name: "rows", title: "Rows", of: (t) => -t.rows, show: (t) => short(t.rows), isNumber: true, isWide: true },
   { name: "unmerged", title: "Unmerged", of: (t) => -t.unmerged_rows, show: (t) => (t.unmerged_rows ? short(t.unmerged_rows) : "–"), isNumber: true, isWide: true },

@@ -178,6 +178,11 @@ class _Source:
             self._job.stop()
 
     def _report(self, batch: BatchReport) -> None:
+        failure = batch.progress.failure
+        if failure is None:
+            self.service.live.ingestion_succeeds(self.name)
+        elif not batch.count:
+            self.service.live.ingestion_fails(self.name, failure.message, is_running=True)
         if batch.count:
             data = {
                 "events": batch.count,

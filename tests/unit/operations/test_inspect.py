@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.ingestion import ChangeSource
+from arctic_runtime.model.ingestion import ChangeSource, Failure, millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.inspect import (
@@ -19,9 +22,12 @@ from arctic_runtime.operations.inspect import (
     Status,
     describe_history,
     describe_status,
+    freshness_of,
     history,
     status,
 )
+from arctic_runtime.operations.looking import STATUS
+from arctic_runtime.operations.operation import OperationContext
 
 
 def a_model(name: str, merge: Any = "on_write", key: tuple[str, ...] = ("id",)) -> Model:
@@ -164,3 +170,71 @@ def test_status_of_a_table_whose_source_tells_nothing_yet(writing: Any, tmp_path
     assert found is not None
     assert (found.source_position, found.dead_letters) == ("", 0)
     assert found.as_of == found.changed_at == "2023-11-14 22:13:27+00:00"
+
+
+def at(seconds_ago: float) -> str:
+    return str(millis(datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)))
+
+
+def layers(writing: Any, warehouse: Any, **progress: str) -> None:
+    """A table of a source, a model that has read all of it, and one that has not read all of that model."""
+    ingested(writing, warehouse, **progress)
+    for name, above, behind in (("clean", "orders", 0), ("totals", "clean", 1)):
+        log = observe_model(warehouse.reader, a_model(above)).log
+        assert log is not None
+        versions = [commit.version for commit in log.commits if commit.rows]
+        warehouse.create(f"{name}__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+        for version in (versions[0], versions[-1 - behind]):
+            warehouse.append(f"{name}__changes", [(1, "a", "insert")], **writing.ran({f"lake.dwd.{above}": version}))
+        warehouse.create(name, arctic_kind="base", arctic_primary_key="id")
+        warehouse.append(name, [(1, "a")])
+
+
+CLEAN, TOTALS = a_model("clean"), a_model("totals")
+
+
+@pytest.mark.parametrize(
+    ("looked_ago", "failure", "lease_ago", "states", "reason"),
+    [
+        (
+            40,
+            "",
+            -50,
+            ("fresh", "fresh", "behind"),
+            "lake.dwd.clean has 1 commit more: lake.dwd.totals has yet to read them",
+        ),
+        (1500, "", -50, ("behind",) * 3, "ingestion of source shop by process 7 on etl has come no further"),
+        (1500, "", 1400, ("behind",) * 3, "no process ingests source shop"),
+        (40, "db1 does not answer", -50, ("behind",) * 3, "ingestion of source shop fails: db1 does not answer"),
+    ],
+)
+def test_status_says_as_of_when_each_layer_shows_the_source(
+    writing: Any,
+    tmp_path: Path,
+    looked_ago: float,
+    failure: str,
+    lease_ago: float,
+    states: tuple[str, ...],
+    reason: str,
+) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    told = Failure(failure, datetime.now(timezone.utc)).encode() if failure else ""
+    layers(writing, warehouse, arctic_caught_up=at(looked_ago), arctic_failure=told)
+    warehouse.append("shop__dead", [(3, "z")], arctic_lease="etl:7:ab", arctic_lease_until=at(lease_ago))
+    now = datetime.now(timezone.utc)
+    models = [TABLE, CLEAN, TOTALS]
+    found = freshness_of(warehouse.reader, [*models, a_model("nothing")], models, now)
+    assert [found[model.table].state for model in models] == list(states)
+    assert found[TOTALS.table].reason == reason
+    for model in models[:2]:
+        as_of = found[model.table].as_of
+        assert as_of is not None
+        assert looked_ago <= (now - as_of).total_seconds() < looked_ago + 60
+    (answer,) = STATUS.run(OperationContext(warehouse.reader, _no_spark, tuple(models)), [TOTALS], STATUS.read({})).data
+    assert answer["freshness"]["reason"] == reason
+    lines = STATUS.run(OperationContext(warehouse.reader, _no_spark, tuple(models)), [CLEAN], STATUS.read({})).lines
+    assert ": shows the source as of 20" in lines[1]
+
+
+def _no_spark() -> Any:
+    raise AssertionError

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args
@@ -449,8 +450,10 @@ def test_the_readmes_project_is_whole() -> None:
 
 
 def test_the_example_of_status_is_what_it_prints() -> None:
+    from arctic_runtime.model.freshness import Freshness
     from arctic_runtime.operations.inspect import Consumer, Status, describe_status
 
+    shown = datetime(2026, 11, 21, 4, 10, 9, tzinfo=timezone.utc)
     printed = describe_status(
         Status(
             model="lake.ods.ods_flights",
@@ -465,7 +468,9 @@ def test_the_example_of_status_is_what_it_prints() -> None:
             unmerged_commits=5,
             unmerged_rows=6120,
             consumers=(Consumer("lake.dwd.dwd_flights", 1, 1240),),
-        )
+            freshness=Freshness("fresh", shown),
+        ),
+        shown,
     )
     assert "\n".join(printed) in read("docs/operations.md")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.event_log import EventLog
@@ -43,6 +44,7 @@ def tables() -> list[TableOverview]:
             unmerged_rows=30,
             waste_bytes=512,
             readers=(Lag("dws.sales", 1, 12),),
+            freshness=Freshness("fresh", ago(12)),
             ingestion=IngestionState("shop", "shop.orders", "0/16", ago(12), 12.5, 3, True),
         ),
         TableOverview(
@@ -54,7 +56,7 @@ def tables() -> list[TableOverview]:
             version="3",
             changed_at=ago(90),
             refreshed_at=ago(90),
-            stale_since=ago(42),
+            freshness=Freshness("behind", ago(42), str(ORDERS), ago(40), "it has more", "", 30.0),
             target_lag_seconds=30.0,
             rows=10,
             files=1,

@@ -14,10 +14,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.service.live import IngestionState, TableOverview
 from arctic_runtime.service.metrics import Metrics
 from arctic_runtime.service.metrics_declared import METRICS, Histogram
 from arctic_runtime.thresholds import ServiceThresholds
+from tests.unit.service.late_sources import TROUBLES
 from tests.unit.service.promtool import needs_promtool, promtool
 from tests.unit.service.still_service import NOW, ORDERS, SALES, StillService, ago
 
@@ -39,7 +41,7 @@ def healthy(**changes: Any) -> list[TableOverview]:
     """Tables without anything to tell; `changes` are of the model."""
     events, orders, sales = StillService().shown
     ingestion = IngestionState("shop", "shop.orders", "0/16", ago(1), 1.0, 3, True)
-    fresh = replace(sales, state="fresh", stale_since=None, error="")
+    fresh = replace(sales, state="fresh", freshness=Freshness("fresh", ago(1), allowed_lag_seconds=30.0), error="")
     return [events, replace(orders, ingestion=ingestion), replace(fresh, **changes)]
 
 
@@ -110,7 +112,11 @@ CASES = (
     ),
     Case(
         "ArcticTableStale",
-        series(StillService(shown=healthy(state="behind", stale_since=ago(3630)))),
+        series(
+            StillService(
+                shown=healthy(state="behind", freshness=Freshness("behind", ago(3630), allowed_lag_seconds=30))
+            )
+        ),
         TABLE,
         f"{SALES} is 1h 0m 0s later than its target_lag allows",
     ),
@@ -128,7 +134,7 @@ CASES = (
     ),
     Case(
         "ArcticIngestionLag",
-        series(StillService(shown=ingested(lag_seconds=420.0))),
+        series(StillService(shown=ingested(as_of=ago(420)))),
         SOURCE,
         f"{ORDERS} is 7m 0s behind shop",
     ),
@@ -137,6 +143,18 @@ CASES = (
         series(StillService(shown=ingested(error="no connection"))),
         SOURCE,
         f"The ingestion of {ORDERS} from shop fails",
+    ),
+    Case(
+        "ArcticSourceNotIngested",
+        series(StillService(shown=ingested(is_running=False))),
+        {**LEADER, "source": "shop"},
+        "No process ingests shop",
+    ),
+    Case(
+        "ArcticTableMissing",
+        series(StillService(shown=healthy(state="missing"))),
+        {**TABLE, "state": "missing"},
+        f"{SALES} does not exist",
     ),
     Case(
         "ArcticDeadLettersGrow",
@@ -198,6 +216,19 @@ def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
     leads = series(StillService(shown=healthy(), looked_at=ago(0)))
     stands_by = series(StillService(role="stands_by", shown=StillService().shown), instance="b")
     run(tmp_path, [checked({}, {**leads, **stands_by}, [(name, []) for name in rules()])])
+
+
+@needs_promtool
+def test_alerts_fire_for_each_trouble_of_a_source_and_for_no_other(tmp_path: Path) -> None:
+    """What a trouble tells goes on for hours."""
+    tests = []
+    for trouble in TROUBLES.values():
+        seen = series(StillService(shown=trouble.overviews(NOW)))
+        names = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(trouble.alerts)]
+        firing = 'group by (alertname) (ALERTS{alertstate="firing"})'
+        question = {"expr": firing, "eval_time": f"{MINUTES - 1}m", "exp_samples": names}
+        tests.append({**checked({}, seen, ()), "promql_expr_test": [question]})
+    run(tmp_path, tests)
 
 
 def test_every_alert_has_a_case() -> None:

@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.model.freshness import Freshness, OriginStatus, TableFacts
+from arctic_runtime.model.ingestion import Failure, millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Ingestion, Status
-from arctic_runtime.service.live import Lag
+from arctic_runtime.service.live import Lag, TableOverview
 from arctic_runtime.service.observed_tables import ObservedTable
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
+from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, is_news, overviews
 from arctic_runtime.service.schedules import Scheduled
+from tests.unit.service.late_sources import TROUBLES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -26,7 +29,9 @@ def t(name: str) -> TableName:
     return TableName("lake", "shop", name)
 
 
-def observed(name: str, commits: int, ingestion: Ingestion | None = None, **read: int) -> ObservedTable:
+def observed(
+    name: str, commits: int, ingestion: Ingestion | None = None, origin: OriginStatus | None = None, **read: int
+) -> ObservedTable:
     """A table with so many commits of ten rows, one each minute up to now, and what it has read of others."""
     made = tuple(
         Commit(
@@ -34,14 +39,15 @@ def observed(name: str, commits: int, ingestion: Ingestion | None = None, **read
             parent=None,
             operation="append",
             bytes=0,
-            at_ms=round(1000 * (NOW - timedelta(minutes=commits - 1 - at)).timestamp()),
+            at_ms=millis(NOW - timedelta(minutes=commits - 1 - at)),
             rows=10,
-            summary={},
+            summary={"arctic.run": str(at)},
         )
         for at in range(commits)
     )
     offsets = {str(t(of)): Version(of, 100 + at, at) for of, at in read.items()}
-    return ObservedTable(name, made, offsets, Status(str(t(name)), True, rows=10, ingestion=ingestion))
+    facts = TableFacts(name, made, offsets or None, origin)
+    return ObservedTable(facts, Status(str(t(name)), True, rows=10, ingestion=ingestion))
 
 
 def model(name: str, lag: int = 0, ingested: str | None = None) -> Model:
@@ -77,16 +83,19 @@ def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
     assert {name: of.state for name, of in found.items()} == {
         "ods": "unknown", "left": "fresh", "right": "fresh", "both": "fresh",
     }  # fmt: skip
-    assert all(of.stale_since is None for of in found.values())
+    assert [found[name].freshness for name in ("ods", "left", "both")] == [None, *[Freshness("fresh", NOW)] * 2]
 
 
 def test_a_table_is_as_stale_as_the_oldest_change_that_it_does_not_show_however_far_above() -> None:
     base = shown()
     behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
     found = by_name(replace(base, observed=behind))
-    assert found["left"].stale_since == NOW - timedelta(minutes=2)
-    assert found["both"].stale_since == NOW - timedelta(minutes=2)
-    assert found["right"].stale_since is None
+    late = NOW - timedelta(minutes=2)
+    assert [(found[name].freshness.as_of, found[name].freshness.since) for name in ("left", "both")] == [
+        (late, late)
+    ] * 2
+    assert found["right"].freshness.as_of == NOW
+    assert found["both"].freshness.reason == "lake.shop.ods has 3 commits more: lake.shop.left has yet to read them"
     assert (found["left"].state, found["both"].state) == ("behind", "behind")
 
 
@@ -101,9 +110,11 @@ def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
 
 def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
     base = shown()
-    renewed = {**base.observed, t("ods"): replace(base.observed[t("ods")], log="another")}
+    ods = base.observed[t("ods")]
+    renewed = {**base.observed, t("ods"): replace(ods, facts=replace(ods.facts, log="another"))}
     found = by_name(replace(base, observed=renewed))
     assert [lag.commits for lag in found["ods"].readers] == [0, 0]
+    assert (found["both"].state, found["both"].freshness.as_of) == ("behind", None)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +123,6 @@ def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
         (Refreshing(is_running=True), True, "refreshing"),
         (Refreshing(error="broken"), True, "failed"),
         (Refreshing(held_by=t("left")), True, "held"),
-        (Refreshing(is_delayed=True), True, "delayed"),
-        (Refreshing(is_delayed=True), False, "fresh"),
         (Refreshing(), True, "behind"),
     ],
 )
@@ -147,28 +156,112 @@ def test_a_model_without_a_table_is_missing_until_it_is_refreshed() -> None:
     assert by_name(replace(base, observed=without, refreshing=running))["both"].state == "refreshing"
 
 
-@pytest.mark.parametrize(
-    ("run", "state"),
-    [
-        (IngestionRun(True), "fresh"),
-        (IngestionRun(False, "no such host"), "failed"),
-        (IngestionRun(False), "unknown"),
-    ],
-)
-def test_an_ingested_table_is_as_its_ingestion(run: IngestionRun, state: str) -> None:
-    base = shown()
-    of = Ingestion("shop", "orders", as_of=(NOW - timedelta(seconds=7)).isoformat(), dead_letters=2)
-    found = by_name(
+SOURCE = OriginStatus("shop", NOW - timedelta(seconds=7), ingested_by="process 3 on a")
+DOWN = Failure("no such host.\n  what to do: correct `host`", NOW - timedelta(seconds=90))
+LATER = NOW + timedelta(seconds=20)
+LONG_AGO = NOW - timedelta(seconds=1500)
+
+
+def below_source(origin: OriginStatus, run: IngestionRun | None = None, **changed: Any) -> dict[str, TableOverview]:
+    """The diamond, below a table that is ingested."""
+    of = Ingestion("shop", "public.orders", dead_letters=2)
+    base = shown(**changed)
+    ods = observed("ods", 5, of, origin)
+    return by_name(
         replace(
             base,
             models={**base.models, t("ods"): model("ods", ingested="public.orders")},
-            observed={**base.observed, t("ods"): observed("ods", 5, of)},
-            ingestions={"shop": run},
+            observed={**base.observed, t("ods"): ods},
+            ingestions={} if run is None else {"shop": run},
         )
-    )["ods"]
-    assert (found.kind, found.state) == ("ingested", state)
-    assert found.ingestion is not None
-    assert (found.ingestion.lag_seconds, found.ingestion.dead_letters) == (7.0, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("origin", "run", "states", "reason"),
+    [
+        (replace(SOURCE, ingested_until=LATER), None, ("fresh", "fresh"), ""),
+        (SOURCE, IngestionRun(True), ("fresh", "fresh"), ""),
+        (replace(SOURCE, failure=DOWN), None, ("failed", "behind"), "ingestion of source shop fails: no such host"),
+        (SOURCE, IngestionRun(True, DOWN), ("failed", "behind"), "ingestion of source shop fails: no such host"),
+        (replace(SOURCE, as_of=LONG_AGO), None, ("behind", "behind"), "no process ingests source shop"),
+        (
+            replace(SOURCE, as_of=LONG_AGO),
+            IngestionRun(True),
+            ("behind", "behind"),
+            "ingestion of source shop by this service has come no further",
+        ),
+        (replace(SOURCE, wait=DOWN), IngestionRun(True), ("held", "behind"), "lake.shop.ods waits: no such host"),
+        (OriginStatus("shop"), IngestionRun(True), ("behind", "behind"), "lake.shop.ods is not loaded in full yet"),
+    ],
+)
+def test_tables_below_a_source_are_as_its_ingestion_through_all_layers(
+    origin: OriginStatus, run: IngestionRun | None, states: tuple[str, str], reason: str
+) -> None:
+    found = below_source(origin, run)
+    assert found["ods"].kind == "ingested"
+    assert [found[name].state for name in ("ods", "left", "both")] == [states[0], states[1], states[1]]
+    for name in ("ods", "left", "both"):
+        freshness = found[name].freshness
+        assert freshness is not None
+        assert (freshness.as_of, freshness.reason) == (origin.as_of, reason)
+    assert found["ods"].ingestion is not None
+    assert found["ods"].ingestion.dead_letters == 2
+    assert found["ods"].error == (DOWN.message if states[0] == "failed" else "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "action"),
+    [
+        ({"refreshing": {t("left"): Refreshing(error="broken\n  what to do: mend")}}, "fails: broken", "mend"),
+        ({"paused": Paused(tables=frozenset({str(t("left"))}))}, "is paused", "resume lake.shop.left"),
+    ],
+)
+def test_a_table_names_the_model_above_that_fails_or_is_paused(
+    changed: dict[str, Any], reason: str, action: str
+) -> None:
+    base = shown(**changed)
+    behind = {**base.observed, t("left"): observed("left", 3, ods=3)}
+    freshness = by_name(replace(base, observed=behind))["both"].freshness
+    assert freshness.state == "behind"
+    assert freshness.reason == f"lake.shop.ods has 1 commit more: lake.shop.left {reason}"
+    assert freshness.action == action
+
+
+def test_a_change_that_may_wait_delays_a_model_and_those_below_it() -> None:
+    base = shown()
+    left = observed("left", 3, ods=3)
+    behind = {**base.observed, t("left"): replace(left, facts=replace(left.facts, target_lag_seconds=300.0))}
+    found = by_name(replace(base, observed=behind))
+    assert [found[name].state for name in ("left", "both", "right")] == ["delayed", "delayed", "fresh"]
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
+    trouble = TROUBLES[name]
+    found = trouble.overviews(NOW)
+    assert tuple(of.state for of in found) == trouble.states
+    last = found[-1].freshness
+    assert last is not None
+    assert last.reason == trouble.reason
+    late = timedelta(minutes=30 if trouble.commits > 1 else trouble.as_of_minutes or 0)
+    assert last.as_of == (None if trouble.as_of_minutes is None else NOW - late)
+    assert (last.state == "fresh") == (last.since is None and last.source == "") or trouble.as_of_minutes is None
+
+
+def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> None:
+    (first,) = (of for of in overviews(shown()) if of.table.name == "both")
+    assert first.freshness is not None
+
+    def later(seconds: float, **changed: Any) -> TableOverview:
+        freshness = replace(first.freshness, as_of=NOW + timedelta(seconds=seconds))
+        return replace(first, freshness=freshness, **changed)
+
+    assert is_news(None, first, 30)
+    assert not is_news(first, later(29), 30)
+    assert is_news(first, later(30), 30)
+    assert is_news(first, later(1, rows=11), 30)
+    assert is_news(first, replace(first, freshness=replace(first.freshness, as_of=None)), 30)
 
 
 def test_rows_of_the_last_minute_are_recent() -> None:

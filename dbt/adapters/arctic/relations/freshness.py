@@ -7,6 +7,8 @@ import datetime as dt
 from arctic_runtime.catalog.observe import observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import Origin
+from arctic_runtime.model.freshness import to_origin_status
+from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.state import SourceState
@@ -23,9 +25,11 @@ def last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) 
     state = observe_source(reader, table)
     if state is None:
         return None
-    source = observe_progress(reader, origin.dead_letters) if origin else None
-    as_of = source.progress.of(origin.source_name).as_of if source and origin else None
-    return as_of or last_change(state)
+    known = observe_progress(reader, origin.dead_letters) if origin else None
+    if known is None or origin is None:
+        return last_change(state)
+    source = ChangeSource(str(table), origin.dead_letters)
+    return to_origin_status(source, origin.source_name, known, state.commits).as_of or last_change(state)
 
 
 def unknown(relation: str, is_ingested: bool) -> str:

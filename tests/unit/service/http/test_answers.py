@@ -21,6 +21,7 @@ from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import HOSTILE, FakeService
 from tests.unit.service.http.client import Client
+from tests.unit.service.late_sources import DWD, DWS, NOW, ODS, TROUBLES
 
 Serve = Callable[..., Client]
 
@@ -32,6 +33,20 @@ def test_tables_are_told_with_the_number_of_the_newest_event(client: Client, fak
     first = found["tables"][0]
     assert first["ingestion"]["source"] == "shop"
     assert first["changed_at"].endswith("Z")
+
+
+def test_each_table_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
+    client: Client, fake: FakeService
+) -> None:
+    for trouble in TROUBLES.values():
+        for table in trouble.overviews(NOW):
+            fake.show(table)
+        seen = {name: client.get(f"/api/tables/{name}").json["table"] for name in map(str, (ODS, DWD, DWS))}
+        assert tuple(table["state"] for table in seen.values()) == trouble.states
+        last = seen[str(DWS)]["freshness"]
+        assert last["reason"] == trouble.reason
+        assert (last["as_of"] is None) == (trouble.as_of_minutes is None)
+        assert (last["since"] is None) == (last["state"] == "fresh" or trouble.as_of_minutes is None)
 
 
 def test_a_table_is_told_by_its_name_however_it_is_called(client: Client, fake: FakeService) -> None:
