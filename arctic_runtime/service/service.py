@@ -146,9 +146,10 @@ class Service:
         )
         self._stopping = threading.Event()
         self._term: Term | None = None
+        self._spark_end: SparkEnded | None = None
 
     def run(self) -> None:
-        """Leads, or stands by until it may, until `stop`; raises SparkEnded where Spark is gone."""
+        """Leads, or stands by until it may, until `stop`; raises SparkEnded if Spark is gone."""
         self._table.ensure()
         self._around.paused = self._table.paused()
         self._use(self._project.followed())
@@ -162,6 +163,16 @@ class Service:
             self.live.change_state(role="ending")
             self.live.close()
             observer.join()
+        if self._spark_end is not None:
+            raise self._spark_end
+
+    def fail(self, error: SparkEnded) -> None:
+        """Ends the service because its Spark is gone; from now on it says that it is not ready."""
+        if self._spark_end is None:
+            self._spark_end = error
+            self.live.set_error("spark", str(error))
+            self.live.change_state(role="ending")
+        self.stop()
 
     def stop(self) -> None:
         """Ends the service after what is under way; can be called from any thread or signal handler."""
@@ -220,8 +231,6 @@ class Service:
         finally:
             self._term = None
             self._lease.end()
-        if term.error is not None:
-            raise term.error
 
     def _work(self, term: Term) -> None:
         project, around = self._project, self._around
@@ -246,7 +255,7 @@ class Service:
             try:
                 follower.run(_Reloading(project, self._use))
             except SparkEnded as error:
-                term.error = error
+                self.fail(error)
             finally:
                 self.live.follower = None
                 term.end()
@@ -288,10 +297,14 @@ class Service:
                 ingestion.run()
                 break
             except Exception as error:
+                if (end := spark_ended(error)) is not None:
+                    self.live.ingestion_fails(name, str(end), is_running=False)
+                    self.fail(end)
+                    return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
-                message = message_of(spark_ended(error) or error)
+                message = message_of(error)
                 self.live.ingestion_fails(name, message, is_running=False)
                 self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 term.over.wait(pause)

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from arctic_runtime.errors import SparkEnded
-
 
 class Term:
     """What runs while a service leads, and what ends it; may be used by any thread."""
@@ -16,7 +14,6 @@ class Term:
         self.over = threading.Event()
         self._lock = threading.Lock()
         self._ends: list[Callable[[], None]] = []
-        self.error: SparkEnded | None = None
 
     def on_end(self, action: Callable[[], None]) -> Callable[[], None]:
         """Calls an action at the end; what is returned takes it back."""

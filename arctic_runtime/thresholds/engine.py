@@ -67,6 +67,12 @@ class EngineThresholds:
     jvm_exit_code_seconds: float = 5.0
     """The longest wait for the exit code of a JVM whose connection broke."""
 
+    spark_watch_seconds: float = 1.0
+    """Pause between two looks of a process that goes on for ever at whether its Spark is still there."""
+
+    spark_end_seconds: float = 30.0
+    """How long such a process may take to end by itself if its Spark is gone."""
+
     server_start_seconds: float = 150.0
     """The longest wait for a kept Spark Connect server to start."""
 

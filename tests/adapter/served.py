@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,33 @@ class Served:
     def said(self) -> str:
         return Path(self._log.name).read_text()
 
+    def kill_java(self) -> None:
+        """Kills the Java that Spark runs in, as a machine without memory does."""
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        (java,) = (child for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "java")
+        os.kill(java, signal.SIGKILL)
+
+    def code(self) -> int:
+        """What it ends with, which it must do within a minute."""
+        return self._process.wait(60)
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready."""
+        with suppress(OSError), urllib.request.urlopen(f"{self._url()}/ready", timeout=10) as answer:
+            return bool(answer.status == 200)
+        return False
+
     def get(self, what: str) -> Any:
-        marker = "shows the warehouse at "
-        if marker not in self.said():
+        if not self._url():
             return {"tables": []}
-        url = self.said().split(marker)[1].split()[0]
-        with urllib.request.urlopen(f"{url}/api/{what}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._url()}/api/{what}", timeout=10) as answer:
             return json.load(answer)
+
+    def _url(self) -> str:
+        """Where HTTP is served; empty before it is."""
+        marker = "shows the warehouse at "
+        return self.said().split(marker)[1].split()[0] if marker in self.said() else ""
 
     def states(self) -> dict[str, str]:
         """The state of each table, by its name without schema."""

@@ -114,6 +114,25 @@ class TestServe(Serving):
         assert cli.main(["verify", *second.where]) == 0
 
 
+class TestSparkKilled(Serving):
+    def test_an_idle_service_ends_if_its_java_is_killed_and_goes_on_when_started_again(
+        self, project: Any, landing: Path, serve: Callable[[], Served]
+    ) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        first = serve()
+        first.until(lambda: first.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
+        assert first.is_ready()
+        first.kill_java()
+        assert first.code() == 1
+        assert not first.is_ready()
+        assert "arctic serve: Spark is gone." in first.said()
+        assert "signal 9 ended it" in first.said()
+        feed(landing, 2, {3: "c"})
+        second = serve()
+        second.until(lambda: second.rows("cities") == 3)
+        second.stop()
+
+
 @pytest.mark.slow
 class TestBeside(Serving):
     """What others do to the project and its catalog while a service works."""

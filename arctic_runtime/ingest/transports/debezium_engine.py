@@ -94,7 +94,7 @@ class Engine:
     """One run of an engine; can't be started twice."""
 
     def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
-        start_jvm(thresholds.heap)
+        start_jvm(thresholds.heap_bytes)
         self._calls = _Calls()
         self._thresholds = thresholds
         self._waiting: deque[Records] = deque()
@@ -134,9 +134,13 @@ class Engine:
             if self._waiting:
                 self._changed.notify_all()
                 return self._waiting.popleft()
-            if self._ended is not None and not self._closed:
+            if self._closed:
+                return None
+            if self._ended is not None:
                 raise self._ended
-            return None
+        if str(self._thread.getState()) == "TERMINATED":
+            raise self._ended or EngineEnded("its thread ended without a word, as it does without memory")
+        return None
 
     def tables(self) -> dict[str, RecordSchema]:
         """The tables that are read, by schema and name, with the schemas that their events have now.

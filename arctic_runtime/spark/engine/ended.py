@@ -1,10 +1,11 @@
-"""What to say where Spark is gone: Java ended under a run, or a server does not answer any more."""
+"""Noticing and explaining that Spark is gone: Java ended, or a server does not answer any more."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,12 +13,14 @@ from urllib.parse import urlsplit
 from arctic_runtime.errors import ConfigError, SparkEnded
 from arctic_runtime.spark.engine.connection import reach
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
+from arctic_runtime.thresholds import EngineThresholds
 
 # By name, since none of these packages need be there: of py4j, and of Spark Connect and what it stands on.
 _CONNECTION_LOST = (
     *("Py4JNetworkError", "Py4JError"),
     *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),
 )
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 _MEMORY = ": somebody did, or the machine had no memory left"
 
 
@@ -30,8 +33,11 @@ class End:
     log: Path
 
 
-def how_spark_ended() -> End | None:
-    """How the Java, or the server, that this process works with has ended; None while it is there."""
+def how_spark_ended(patience_seconds: float = 0.0) -> End | None:
+    """How the Java, or the server, that this process works with has ended; None while it is there.
+
+    `patience_seconds` is how long Java may take to end.
+    """
     if PROCESS.thresholds is None:
         return None
     if PROCESS.settings.get(METHOD, "").startswith("connect"):
@@ -44,22 +50,60 @@ def how_spark_ended() -> End | None:
     if PROCESS.jvm is None:
         return None
     with suppress(subprocess.TimeoutExpired):
-        code = PROCESS.jvm.wait(PROCESS.thresholds.jvm_exit_code_seconds)
+        code = PROCESS.jvm.wait(patience_seconds)
         how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
         return End(f"Java, process {PROCESS.jvm.pid}", how, PROCESS.log)
     return None
 
 
 def spark_ended(error: BaseException) -> SparkEnded | None:
-    """The error to raise in the place of another one that came of Spark's end; None where Spark is still there."""
-    if not any(_is_lost_connection(cause) for cause in _causes(error)):
+    """The error to raise in the place of another one that came of Spark's end; None where Spark is still there.
+
+    Whoever watches Spark learns of it too.
+    """
+    limits, causes = PROCESS.thresholds, list(_causes(error))
+    end = None
+    if limits is not None and any(map(_is_lost_connection, causes)):
+        end = how_spark_ended(limits.jvm_exit_code_seconds)
+    elif any(map(_is_stopped_context, causes)):
+        end = End("the Spark context of this process", "it was stopped, or lost its cluster", PROCESS.log)
+    if end is None:
         return None
-    found = how_spark_ended()
-    if found is None or PROCESS.thresholds is None:
-        return None
+    PROCESS.ended = _error_of(end)
+    return PROCESS.ended
+
+
+@contextmanager
+def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
+    """Calls `on_end` once, in a thread of its own, if Spark ends while this lasts, whether somebody uses it or not.
+
+    Two looks in a row must find it gone, since a server may miss one.
+    """
+    leaving = threading.Event()
+
+    def watch() -> None:
+        was_gone = False
+        while not leaving.wait(thresholds.spark_watch_seconds):
+            end = how_spark_ended()
+            error = _error_of(end) if end is not None and was_gone else PROCESS.ended
+            if error is not None:
+                on_end(error)
+                return
+            was_gone = end is not None
+
+    watching = threading.Thread(target=watch, name="spark", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        leaving.set()
+
+
+def _error_of(end: End) -> SparkEnded:
+    shown = 0 if PROCESS.thresholds is None else PROCESS.thresholds.shown_log_lines
     return SparkEnded(
-        f"Spark is gone.\n  where: {found.where}\n  expected: Spark answers\n  found: {found.how}"
-        f"{_last_words(found.log, PROCESS.thresholds.shown_log_lines)}\n"
+        f"Spark is gone.\n  where: {end.where}\n  expected: Spark answers\n  found: {end.how}"
+        f"{_last_words(end.log, shown)}\n"
         "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
         "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
     )
@@ -75,6 +119,12 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_lost_connection(error: BaseException) -> bool:
     return isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ in _CONNECTION_LOST
+
+
+def _is_stopped_context(error: BaseException) -> bool:
+    with suppress(Exception):  # py4j asks Java for the text
+        return _STOPPED in str(error)
+    return False
 
 
 def _last_words(log: Path, count: int) -> str:

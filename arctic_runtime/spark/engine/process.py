@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arctic_runtime.errors import SparkEnded
 from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ METHOD = "method"
 class SparkProcess:
     """The one Spark that this process may have, and the JVM that outlives its Spark context.
 
-    `thresholds` are those of the profile that it was started or reached for; None before that.
+    `thresholds` are those of the profile that it was started or reached for; None before that. `ended` is the error
+    with which somebody noticed its end. `is_lasting` is whether Spark, once it is started, goes on for days.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -34,6 +36,8 @@ class SparkProcess:
     log: Path = Path()
     server: str = ""
     thresholds: EngineThresholds | None = None
+    ended: SparkEnded | None = None
+    is_lasting: bool = False
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
 
 

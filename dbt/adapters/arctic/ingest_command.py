@@ -16,8 +16,10 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
+from arctic_runtime.spark.engine.process import PROCESS
 from dbt.adapters.arctic.ingest_progress import Say, counts, progress
 from dbt.adapters.arctic.signals import ended_by_signals
+from dbt.adapters.arctic.spark_end import ended_with_spark
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -67,6 +69,7 @@ def perform(options: argparse.Namespace) -> Answer:
         from dbt.adapters.arctic.discovered import source_at
 
         return _discovered([source_at(options.discover, options.password_env)])
+    PROCESS.is_lasting = not (options.once or options.replay_dead)
     project = load_sources(options.project_dir, options.profiles_dir, options.target)
     if options.discover is not None:
         return _discovered(_to_discover(project.sources, [*options.sources, *filter(None, [options.discover])]))
@@ -84,7 +87,10 @@ def perform(options: argparse.Namespace) -> Answer:
             show(source, batch)
 
         jobs = [_job(source, reader, session, say) for source in chosen]
-        with ended_by_signals(NAME, partial(_stop, jobs), "ends after the batch under way"):
+        with (
+            ended_with_spark(NAME, lambda _: _stop(jobs), reader.thresholds.engine),
+            ended_by_signals(NAME, partial(_stop, jobs), "ends after the batch under way"),
+        ):
             with nullcontext() if options.once else upkeep.beside():
                 _run(jobs, options.once, resync)
             if options.once:

@@ -13,7 +13,9 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import upkeep_warning
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.task import Report
+from arctic_runtime.spark.engine.process import PROCESS
 from dbt.adapters.arctic.signals import ended_by_signals
+from dbt.adapters.arctic.spark_end import ended_with_spark
 
 NAME = "run"
 DESCRIPTION = "refresh arctic models as soon as what they read has changed"
@@ -31,6 +33,7 @@ def perform(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.following.loaded_project import Location
     from dbt.adapters.arctic.following.run_results import Results, write
 
+    PROCESS.is_lasting = not options.once
     began, results = datetime.now(timezone.utc), Results()
     location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
     project = FollowedProject(location, _warn)
@@ -43,7 +46,11 @@ def perform(options: argparse.Namespace) -> Answer:
 
     reader, threads = project.refresher.reader, project.loaded.threads
     follower = Follower(reader, project.refresh, report, threads, _warn, project.thread_starter())
-    with follower, ended_by_signals(NAME, follower.stop, "ends after the refreshes under way"):
+    with (
+        ended_with_spark(NAME, lambda _: follower.stop(), reader.thresholds.engine),
+        follower,
+        ended_by_signals(NAME, follower.stop, "ends after the refreshes under way"),
+    ):
         follower.follow(project.models)
         if options.once:
             try:

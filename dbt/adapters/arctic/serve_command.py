@@ -16,9 +16,11 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service import logs
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.traced import traces
+from arctic_runtime.spark.engine.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.run_command import reporter
 from dbt.adapters.arctic.signals import ended_by_signals
+from dbt.adapters.arctic.spark_end import ended_with_spark
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -57,6 +59,7 @@ def perform(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.following.loaded_project import Location
     from dbt.adapters.arctic.following.served_project import ServedProject
 
+    PROCESS.is_lasting = True
     location = Location(
         options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
     )
@@ -101,6 +104,7 @@ def perform(options: argparse.Namespace) -> Answer:
         if "http" not in options.without:
             parts.enter_context(_http(service, settings, options, reader.thresholds, warn))
         parts.enter_context(ended_by_signals(NAME, service.stop, "ends after the work under way"))
+        parts.enter_context(ended_with_spark(NAME, service.fail, reader.thresholds.engine))
         warn(f"keeps {len(project.followed())} models fresh, {project.threads} side by side")
         service.run()
     return Answer(None, ())

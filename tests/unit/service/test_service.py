@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CatalogError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
@@ -29,8 +31,10 @@ from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.task import Done, Task
+from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.refresh.planning import Outcome
+from arctic_runtime.thresholds import EngineThresholds
 from tests.thresholds import changed
 
 OFTEN = {
@@ -115,7 +119,7 @@ class Shop:
         project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
         table = ServiceTable("dwd", reader)
         service = Service(project, reader, SessionPool(profile), table, ServeSettings(), told=Told(self.said.append))
-        thread = threading.Thread(target=service.run)
+        thread = threading.Thread(target=self._run, args=(service,))
         thread.start()
         try:
             yield service
@@ -123,6 +127,11 @@ class Shop:
             service.stop()
             thread.join(120)
             assert not thread.is_alive()
+
+    @staticmethod
+    def _run(service: Service) -> None:
+        with suppress(SparkEnded):
+            service.run()
 
     def move(self) -> None:
         self.warehouse.append("a", [(1, "x")])
@@ -239,3 +248,43 @@ def rename_table(file: Path, to: Path) -> None:
     there = file if file.name == "catalog.db" else to
     with closing(sqlite3.connect(there, timeout=30)) as database, database:
         database.execute(f"alter table {names[file.name]} rename to {names[to.name]}")
+
+
+class Reader:
+    """An ingestion that loses its connection to Spark."""
+
+    name = "shop"
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def run(self) -> None:
+        self.attempts += 1
+        raise RuntimeError("no session") from ConnectionRefusedError()
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as java:
+        java.wait()
+    for name, value in {"settings": {}, "thresholds": EngineThresholds(), "jvm": java, "ended": None}.items():
+        monkeypatch.setattr(PROCESS, name, value)
+    profile, ingestion = shop.warehouse.profile, Reader()
+    reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
+    table, project = ServiceTable("dwd", reader), Project(shop.warehouse, "only")
+    service = Service(project, reader, SessionPool(profile), table, ServeSettings(), lambda: [ingestion])
+    with pytest.raises(SparkEnded, match="Spark is gone"):
+        service.run()
+    assert ingestion.attempts == 1
+    assert service.live.state().role == "ending"
+    assert "Spark is gone" in service.live.state().errors["spark"]
+
+
+def test_a_service_whose_spark_is_gone_is_not_ready_while_it_ends(shop: Shop) -> None:
+    with shop.serving("first") as first:
+        until(lambda: first.live.state().role == "leads")
+        first.fail(SparkEnded("Spark is gone."))
+        assert first.live.state().role == "ending"
+        assert first.live.state().errors == {"spark": "Spark is gone."}

@@ -1,0 +1,45 @@
+"""Ending a command that goes on for ever when its Spark is gone: whoever supervises it starts it again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from arctic_runtime.errors import SparkEnded
+from arctic_runtime.spark.engine.ended import watch_spark
+from arctic_runtime.thresholds import EngineThresholds
+
+FAILED = 1
+
+
+@contextmanager
+def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
+    """Calls `stop` if Spark ends while this lasts, and raises SparkEnded after it.
+
+    What does not come to its end in time is left behind with the process, which nothing is lost with.
+    """
+    ends: list[SparkEnded] = []
+
+    def end(error: SparkEnded) -> None:
+        ends.append(error)
+        last = threading.Timer(limits.spark_end_seconds, _leave, (command, error))
+        last.daemon = True
+        last.start()
+        stop(error)
+
+    try:
+        with watch_spark(limits, end):
+            yield
+    except Exception:
+        if not ends:
+            raise
+    if ends:
+        raise ends[0]
+
+
+def _leave(command: str, error: SparkEnded) -> None:
+    print(f"arctic {command}: {error}", file=sys.stderr, flush=True)
+    os._exit(FAILED)

@@ -1,0 +1,70 @@
+"""A process that serves a warehouse, and whose Java is killed when the service comes to an effect.
+
+Arguments, as one JSON object: the `warehouse`, and the `name` of the effect. It ends as `arctic serve` does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.effects import failpoint
+from arctic_runtime.errors import SparkEnded
+from arctic_runtime.profile import Profile
+from arctic_runtime.service.service import Service
+from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.engine.session_pool import SessionPool
+from dbt.adapters.arctic.spark_end import FAILED, ended_with_spark
+from tests.crash.child import SETTINGS
+from tests.crash.served import COLUMNS, MOST_BATCHES, batch, build, project
+from tests.spark.warehouse import Warehouse
+
+
+def main(warehouse: str, name: str) -> int:
+    environment = SparkEnvironment(Profile.embedded(warehouse, settings={**SETTINGS, "spark.master": "local[2]"}))
+    reader = CatalogReader(environment.profile)
+    reader.create_namespace("shop")
+    lake = Warehouse(environment, reader, environment.session(), "shop")
+    build(lake)
+    served = project(lake, edited=False)
+    table, pool = ServiceTable("shop", served.lake.reader), SessionPool(environment.profile)
+    service = Service(served, served.lake.reader, pool, table, ServeSettings())
+    writing = threading.Thread(target=write, args=(lake,), daemon=True)
+    try:
+        with failpoint(killing(name)), ended_with_spark("serve", service.fail, reader.thresholds.engine):
+            writing.start()
+            service.run()
+    except SparkEnded as error:
+        print(f"{name}: {service.live.state().role}: {error}", flush=True)
+        return FAILED
+    return 0
+
+
+def killing(last: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """A failpoint that kills Java before an effect."""
+
+    def reach(name: str, action: Callable[[], Any]) -> Any:
+        if name == last and PROCESS.jvm is not None:
+            PROCESS.jvm.kill()
+        return action()
+
+    return reach
+
+
+def write(lake: Warehouse) -> None:
+    """Brings events until Spark is gone."""
+    with suppress(Exception):
+        for number in range(1, MOST_BATCHES):
+            lake.append("events", batch(number), COLUMNS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(**json.loads(sys.argv[1])))

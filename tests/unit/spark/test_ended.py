@@ -1,0 +1,107 @@
+"""Noticing that Spark is gone while nobody uses it, and ending what can't go on without it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arctic_runtime.errors import SparkEnded
+from arctic_runtime.spark.engine.ended import spark_ended, watch_spark
+from arctic_runtime.spark.engine.process import METHOD, PROCESS
+from arctic_runtime.thresholds import EngineThresholds
+from dbt.adapters.arctic.spark_end import ended_with_spark
+
+LIMITS = EngineThresholds(spark_watch_seconds=0.02, connect_seconds=1.0)
+HANGING = """
+import subprocess, sys, threading
+from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.thresholds import EngineThresholds
+from dbt.adapters.arctic.spark_end import ended_with_spark
+limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.1)
+PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
+with ended_with_spark("serve", lambda _: None, limits):
+    threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in the place of Java's."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    for name, value in {"settings": {}, "thresholds": LIMITS, "jvm": process, "ended": None, "log": Path()}.items():
+        monkeypatch.setattr(PROCESS, name, value)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+class Heard(list[SparkEnded]):
+    """The ends that somebody was told of."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+
+    def __call__(self, error: SparkEnded) -> None:
+        self.append(error)
+        self.came.set()
+
+
+def test_java_that_is_killed_while_nobody_uses_it_is_noticed_once(java: subprocess.Popen[bytes]) -> None:
+    heard = Heard()
+    with watch_spark(LIMITS, heard):
+        assert not heard.came.wait(0.2)
+        java.kill()
+        assert heard.came.wait(60)
+    assert [f"process {java.pid}" in str(error) and "signal 9" in str(error) for error in heard] == [True]
+
+
+def test_a_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes]) -> None:
+    heard = Heard()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        PROCESS.settings = {METHOD: f"connect {PROCESS.server}"}
+        with watch_spark(LIMITS, heard):
+            assert not heard.came.wait(0.2)
+            server.close()
+            assert heard.came.wait(60)
+    assert "it does not answer any more" in str(heard[0])
+
+
+def test_what_a_part_notices_everybody_learns(java: subprocess.Popen[bytes]) -> None:
+    heard = Heard()
+    with watch_spark(LIMITS, heard):
+        assert spark_ended(RuntimeError("no such column")) is None
+        assert not heard.came.wait(0.2)
+        stopped = spark_ended(RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext."))
+        assert heard.came.wait(60)
+    assert heard == [stopped]
+    assert "it was stopped, or lost its cluster" in str(stopped)
+
+
+def test_a_command_that_ends_as_asked_fails_with_the_end_of_spark(java: subprocess.Popen[bytes]) -> None:
+    stopped = threading.Event()
+
+    def work() -> None:
+        with ended_with_spark("serve", lambda _: stopped.set(), LIMITS):
+            assert stopped.wait(60)
+            raise RuntimeError("a refresh failed, which is not why the command ends")
+
+    java.kill()
+    with pytest.raises(SparkEnded, match="Spark is gone"):
+        work()
+
+
+def test_a_command_whose_spark_is_there_fails_by_its_own_error(java: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(RuntimeError, match="a refresh failed"), ended_with_spark("serve", lambda _: None, LIMITS):
+        raise RuntimeError("a refresh failed")
+
+
+def test_a_command_that_does_not_end_is_ended() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (1, "arctic serve: Spark is gone.")
