@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,12 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING
 from arctic_runtime.thresholds import EngineThresholds
 
-JAVA_OLDEST = 17
+JAVA_VERSIONS = (17, 21)
+"""The versions that Spark 4.1 is made for."""
+
+JAVA_OLDEST, JAVA_NEWEST = 17, 22
+"""It also works with those in between. In newer ones Hadoop asks for a security manager that is not there any more."""
+
 JAVA_COMMANDS = {
     "apt-get": "apt-get update && "
     "(apt-get install -y openjdk-17-jre-headless || apt-get install -y openjdk-21-jre-headless)",
@@ -36,8 +41,19 @@ JAVA_COMMANDS = {
     "apk": "apk add openjdk17-jre-headless",
     "brew": "brew install openjdk@17",
 }
-# Where Homebrew keeps its Java, which it puts on no PATH.
-_KEGS = ("/opt/homebrew/opt/openjdk@17/bin", "/usr/local/opt/openjdk@17/bin")
+_JAVA_PLACES = (
+    "/usr/lib/jvm/*/bin",
+    "/usr/java/*/bin",
+    "/opt/java/*/bin",
+    "/opt/homebrew/opt/openjdk@*/bin",
+    "/usr/local/opt/openjdk@*/bin",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home/bin",
+    "~/.sdkman/candidates/java/*/bin",
+)
+"""Where packages of Linux, Homebrew, macOS and SDKMAN put Java, of which the PATH has one at most."""
+
+
+_JAVA_NEEDED = " or ".join(map(str, JAVA_VERSIONS))
 
 
 @dataclass(frozen=True)
@@ -191,22 +207,35 @@ def verify_jars() -> tuple[JarCheck, ...]:
 
 
 def find_java() -> Java:
-    """The Java that runs Spark: JAVA_HOME's where that is set, else the PATH's, else Homebrew's.
+    """The Java that runs Spark: the first that Spark is made for, in JAVA_HOME, in the PATH, or where systems put it.
 
-    Raises ConfigError, with the command that installs one, where there is none or it is too old.
+    Without one of these it is the first that Spark works with. Raises ConfigError, with the command that installs one,
+    if there is none.
     """
-    java_home = os.environ.get("JAVA_HOME")
-    places = [str(Path(java_home) / "bin")] if java_home else [os.environ.get("PATH", os.defpath), *_KEGS]
-    where = f"JAVA_HOME={java_home}" if java_home else "PATH"
-    executables = [Path(found).resolve() for place in places if (found := shutil.which("java", path=place))]
-    candidates = [Java(executable, _java_version(executable)) for executable in executables]
-    for java in candidates:
-        if _major(java.version) >= JAVA_OLDEST:
+    fitting: list[Java] = []
+    others: list[Java] = []
+    for java in _installed_javas():
+        if _major(java.version) in JAVA_VERSIONS:
             return java
-    if not candidates:
-        raise _no_java("Java is missing", where, "none")
-    oldest = candidates[0]
-    raise _no_java("Java is too old", where, f"{oldest.version or 'no version'} at {oldest.executable}")
+        (fitting if JAVA_OLDEST <= _major(java.version) <= JAVA_NEWEST else others).append(java)
+    if fitting:
+        return fitting[0]
+    raise _no_java(others)
+
+
+def _installed_javas() -> Iterator[Java]:
+    """Each Java of this machine once, by the order of the places where one may be."""
+    home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
+    places = [Path(home) / "bin"] if home else []
+    places += [Path(place) for place in path.split(os.pathsep) if place]
+    patterns = [str(Path(pattern).expanduser()) for pattern in _JAVA_PLACES]
+    places += [place for pattern in patterns for place in sorted(Path("/").glob(pattern[1:]))]
+    seen = set[Path]()
+    for place in places:
+        executable = (place / "java").resolve()
+        if executable not in seen and os.access(executable, os.X_OK) and executable.is_file():
+            seen.add(executable)
+            yield Java(executable, _java_version(executable))
 
 
 def java_command() -> str:
@@ -215,7 +244,7 @@ def java_command() -> str:
         if shutil.which(manager):
             as_is = manager == "brew" or os.geteuid() == 0
             return command if as_is else f"sudo sh -c {shlex.quote(command)}"
-    return f"install a Java {JAVA_OLDEST} or newer, and set JAVA_HOME to it"
+    return f"install Java {_JAVA_NEEDED}, and set JAVA_HOME to it"
 
 
 def install_java() -> None:
@@ -336,10 +365,16 @@ def _cannot_resolve(wanted: Sequence[Jar], found: str) -> ConfigError:
     )
 
 
-def _no_java(what: str, where: str, found: str) -> ConfigError:
+def _no_java(others: Sequence[Java]) -> ConfigError:
+    """The error for a machine with none of the versions that fit."""
+    home = os.environ.get("JAVA_HOME")
+    found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
-        f"{what}.\n  where: {where}\n  expected: Java {JAVA_OLDEST} or newer\n  found: {found}\n"
-        f"  what to do: {java_command()}"
+        f"{'No installed Java can run Spark' if others else 'Java is missing'}.\n"
+        f"  where: {f'JAVA_HOME={home}, ' if home else ''}PATH and the usual places\n"
+        f"  expected: Java {_JAVA_NEEDED}: Spark needs {JAVA_OLDEST} at least, and does not start with one newer than "
+        f"{JAVA_NEWEST}\n  found: {found}\n"
+        f"  what to do: {java_command()}; it is taken beside another Java"
     )
 
 

@@ -17,7 +17,7 @@ from compose_spec import PyCompose
 
 from arctic_runtime.service.http.guard import OPEN_PATHS
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.spark.engine.jars import JAVA_OLDEST
+from arctic_runtime.spark.engine.jars import JAVA_VERSIONS
 from tests.unit.service.promtool import needs_promtool, promtool
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
 
 def test_the_image_has_a_java_that_spark_takes_and_no_root() -> None:
     (java,) = re.findall(r"openjdk-(\d+)-jre-headless", DOCKERFILE)
-    assert int(java) >= JAVA_OLDEST
+    assert int(java) in JAVA_VERSIONS
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
 
 

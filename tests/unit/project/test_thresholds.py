@@ -55,6 +55,8 @@ FACTS = {
     "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
     "spark/engine/serve.py: _PORTS": "ports below those that systems give to connections",
     "spark/engine/jars.py: JAVA_OLDEST": "a version of Java",
+    "spark/engine/jars.py: JAVA_NEWEST": "a version of Java",
+    "spark/engine/jars.py: JAVA_VERSIONS": "versions of Java",
     "spark/tables/file_rewrite.py: ANY_COUNT": "more than any number of files",
     "spark/tables/file_rewrite.py: ANY_SIZE": "larger than any file",
     "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,36 +106,63 @@ def test_a_jar_is_in_one_group_alone() -> None:
     assert len(set(listed)) == len(listed)
 
 
-def java_home(tmp_path: Path, version: str) -> Path:
-    executable = tmp_path / "bin" / "java"
-    executable.parent.mkdir()
+def java_home(home: Path, version: str) -> Path:
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
     executable.write_text("#!/bin/sh\nexit 1\n")
     executable.chmod(0o755)
-    (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
-    return tmp_path
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return home
 
 
-@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2"])
-def test_a_recent_java_is_found_without_starting_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A machine with Javas of these versions, in JAVA_HOME, in the PATH and in the folder of its packages."""
+
+    def install(home: str = "", path: Sequence[str] = (), packages: Sequence[str] = ()) -> None:
+        monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "home", home)) if home else "")
+        folders = [java_home(tmp_path / f"path-{version}", version) / "bin" for version in path]
+        monkeypatch.setenv("PATH", os.pathsep.join(map(str, [tmp_path / "none", *folders])))
+        for version in packages:
+            java_home(tmp_path / "jvm" / f"java-{version}", version)
+        monkeypatch.setattr(jars, "_JAVA_PLACES", (str(tmp_path / "jvm" / "*" / "bin"),))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("installed", "version", "place"),
+    [
+        ({"home": "17"}, "17", "home"),
+        ({"home": "21.0.2", "path": ["17.0.15"]}, "21.0.2", "home"),
+        ({"home": "25.0.1", "path": ["11.0.21", "17.0.15"]}, "17.0.15", "path-17.0.15"),
+        ({"path": ["25", "21.0.2"], "packages": ["17"]}, "21.0.2", "path-21.0.2"),
+        ({"path": ["24.0.1"], "packages": ["1.8.0_392", "21"]}, "21", "jvm/java-21"),
+        ({"path": ["19"], "packages": ["17"]}, "17", "jvm/java-17"),
+        ({"path": ["22.0.1", "19"], "packages": ["23"]}, "22.0.1", "path-22.0.1"),
+    ],
+)
+def test_a_java_that_spark_is_made_for_is_found_without_starting_it(
+    tmp_path: Path, machine: Callable[..., None], installed: dict[str, Any], version: str, place: str
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
-    assert jars.find_java() == jars.Java((tmp_path / "bin" / "java").resolve(), version)
+    machine(**installed)
+    assert jars.find_java() == jars.Java((tmp_path / place / "bin" / "java").resolve(), version)
 
 
-@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21"])
-def test_an_old_java_is_refused_with_the_command_that_installs_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "23.0.2", "24", "25.0.1"])
+def test_a_java_that_spark_does_not_start_with_is_refused_with_the_command_that_installs_one(
+    machine: Callable[..., None], version: str
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
-    with pytest.raises(ConfigError) as refused:
+    machine(home=version, path=["16"])
+    with pytest.raises(ConfigError, match=r"(?s)No installed Java can run Spark.*Java 17 or 21") as refused:
         jars.find_java()
     assert version in str(refused.value)
+    assert "16 at" in str(refused.value)
     assert jars.java_command() in str(refused.value)
 
 
-def test_a_missing_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+def test_a_missing_java_is_refused(machine: Callable[..., None]) -> None:
+    machine()
     with pytest.raises(ConfigError, match="Java is missing"):
         jars.find_java()
 
