@@ -31,6 +31,7 @@ from benchmarks import (
     partial,
     planner,
     read,
+    service_memory,
     split,
     startup,
     tpch,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "live_idle": lambda _: live.measure(),
     "live_delay": lambda options: live_delay.measure(options.minutes),
     "live_reads": lambda options: live_reads.measure(options.minutes),
+    "service_memory": lambda options: service_memory.measure(options.minutes, options.progress),
     "live_page": lambda _: live_page.measure(),
     "ingest_files": lambda options: ingest.measure_files(options.rows),
     "ingest_debezium": lambda options: ingest.measure_debezium(options.rows),
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H (default: 1)")
     parser.add_argument("--minutes", type=float, default=3.0, help="minutes of a load that goes on (default: 3)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results.json"), metavar="FILE")
+    parser.add_argument("--progress", type=Path, metavar="FILE", help="what service_memory measures, minute by minute")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:

@@ -14,20 +14,25 @@ class Process:
     folder: Path
 
     @classmethod
-    def java(cls) -> Process:
-        """The newest child that runs Java; raises RuntimeError where none does."""
-        tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    def java(cls, parent: int | None = None) -> Process:
+        """The newest child of a process, by default of this one, that runs Java; RuntimeError if there is none."""
+        tasks = Path(f"/proc/{os.getpid() if parent is None else parent}/task").iterdir()
         children = sorted(int(child) for task in tasks for child in (task / "children").read_text().split())
         folders = [Path(f"/proc/{child}") for child in reversed(children)]
         for folder in folders:
             if (folder / "comm").read_text().strip() == "java":
                 return cls(folder)
-        raise RuntimeError("This process has no child that runs Java. Start Spark first.")
+        raise RuntimeError("The process has no child that runs Java. Start Spark first.")
 
     @property
     def bytes_read(self) -> int:
         """What it has read of files and pipes so far, whether from a disk or from memory that the system keeps."""
         return self._value("io", "rchar")
+
+    @property
+    def resident_bytes(self) -> int:
+        """The memory that it holds now, its heap and all else, without pages of files."""
+        return 1024 * (self._value("status", "RssAnon") + self._value("status", "RssShmem"))
 
     @property
     def peak_bytes(self) -> int:

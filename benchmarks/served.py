@@ -22,11 +22,15 @@ __all__ = ["ModelText", "ServedProject", "project_in", "served", "write_project"
 ModelText = tuple[Mapping[str, Any], str]
 """What a user writes of a model: its configuration, and its query."""
 
+SETTINGS: Mapping[str, str] = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
 
-def write_project(folder: Path, sources: str, models: Mapping[str, ModelText]) -> None:
-    """Writes a project with its sources and models, whose schema is `dws`."""
+
+def write_project(
+    folder: Path, sources: str, models: Mapping[str, ModelText], settings: Mapping[str, str] = SETTINGS
+) -> None:
+    """Writes a project with its sources and models, whose schema is `dws`, for a Spark with these settings."""
     target = {"type": "arctic", "schema": "dws", "warehouse": "./warehouse", "threads": 4}
-    target["server_side_parameters"] = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+    target["server_side_parameters"] = dict(settings)
     profiles = {"served": {"target": "dev", "outputs": {"dev": target}}}
     config = {"name": "served", "version": "1.0", "profile": "served"}
     (folder / "profiles.yml").write_text(json.dumps(profiles))

@@ -73,6 +73,9 @@ class EngineThresholds:
     spark_end_seconds: float = 30.0
     """How long such a process may take to end by itself if its Spark is gone."""
 
+    new_objects_share: float = 0.125
+    """The part of the heap of such a process' Spark that is for new objects, and as much is for others at first."""
+
     server_start_seconds: float = 150.0
     """The longest wait for a kept Spark Connect server to start."""
 

@@ -95,8 +95,8 @@ class DebeziumThresholds:
     reconnect_poll_seconds: float = 1.0
     """Pause between two attempts to reach it."""
 
-    heap: str = "512m"
-    """The heap of the JVM, as `-Xmx` takes it."""
+    heap_bytes: int = 512 << 20
+    """The most memory for objects of the JVM that Debezium runs in. Half of it is for new ones."""
 
 
 @dataclass(frozen=True)

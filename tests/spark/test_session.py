@@ -288,7 +288,7 @@ def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
         "spark.driver.extraJavaOptions": "-Dstore.Password=hush '-Da.b=hush \"1\" \\2'",
     }
     with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
-        jvm.spawn(settings, tmp_path / "connection", log)
+        jvm.spawn(settings, tmp_path / "connection", log, EngineThresholds())
     assert "hush" not in " ".join(commands[0])
     monkeypatch.undo()
     show = tmp_path / "Show.java"

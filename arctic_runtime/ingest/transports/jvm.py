@@ -25,15 +25,13 @@ OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
 
 _OPTIONS = (
     "-XX:+UseSerialGC",
-    "-XX:NewRatio=1",
     "-XX:SurvivorRatio=3",
     "-XX:+DisableExplicitGC",
     "-Xrs",
     "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
 )
-"""Half of the heap is for new objects, which batches are until they leave Java; memory is taken as they need it.
-JPype asks for a full collection with every one of Python's, of which there are many, and gets none. Signals stay with
-Python (`-Xrs`). One configuration of the log.
+"""JPype asks for a full collection with every one of Python's, of which there are many, and gets none. Signals stay
+with Python (`-Xrs`). One configuration of the log.
 """
 
 _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
@@ -42,8 +40,17 @@ _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.
 _STARTING = threading.Lock()
 
 
-def start_jvm(heap: str) -> None:
-    """Starts the JVM with Debezium's JARs and a heap (`512m`) unless it runs; it stays until the process ends.
+def heap_options(heap_bytes: int) -> tuple[str, ...]:
+    """Half of the heap for new objects, which batches are until they leave Java; the rest grows as objects stay.
+
+    So what is collected is collected before the heap has grown to its limit, and what is free goes back to the system.
+    """
+    new = heap_bytes // 2
+    return f"-Xmn{new}", f"-Xms{new + new // 4}", f"-Xmx{heap_bytes}"
+
+
+def start_jvm(heap_bytes: int) -> None:
+    """Starts the JVM with Debezium's JARs and a heap unless it runs; it stays until the process ends.
 
     Raises ConfigError where there is no Java.
     """
@@ -52,7 +59,7 @@ def start_jvm(heap: str) -> None:
             return
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
-        options = (*_OPTIONS, f"-Xms{heap}", f"-Xmx{heap}", *os.environ.get(OPTIONS, "").split())
+        options = (*_OPTIONS, *heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
         # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
         jpype.config.destroy_jvm = False
         jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)

@@ -78,7 +78,7 @@ class MySQL:
 
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
-        self._database = SourceDatabase(connection, thresholds.heap)
+        self._database = SourceDatabase(connection, thresholds.heap_bytes)
         let_debezium_read_mariadb()
 
     def check(self, position: Position | None) -> None:

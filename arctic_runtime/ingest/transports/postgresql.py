@@ -149,7 +149,7 @@ class PostgreSQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._thresholds = thresholds
-        self._database = SourceDatabase(connection, thresholds.heap)
+        self._database = SourceDatabase(connection, thresholds.heap_bytes)
 
     def check(self, position: Position | None) -> None:
         """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""

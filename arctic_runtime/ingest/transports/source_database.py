@@ -71,8 +71,8 @@ _LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.S
 class SourceDatabase:
     """A connection for questions, opened when first needed and again after it was lost. Not for several threads."""
 
-    def __init__(self, connection: DebeziumConnection, heap: str) -> None:
-        start_jvm(heap)
+    def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
+        start_jvm(heap_bytes)
         self._connection = connection
         self._open: Any = None
 

@@ -28,7 +28,8 @@ from arctic_runtime.thresholds import EngineThresholds
 JAVA_VERSIONS = (17, 21)
 """The versions that Spark 4.1 is made for."""
 
-JAVA_OLDEST, JAVA_NEWEST = 17, 22
+JAVA_OLDEST = 17
+JAVA_NEWEST = 22
 """It also works with those in between. In newer ones Hadoop asks for a security manager that is not there any more."""
 
 JAVA_COMMANDS = {
@@ -41,7 +42,7 @@ JAVA_COMMANDS = {
     "apk": "apk add openjdk17-jre-headless",
     "brew": "brew install openjdk@17",
 }
-_JAVA_PLACES = (
+JAVA_PLACES = (
     "/usr/lib/jvm/*/bin",
     "/usr/java/*/bin",
     "/opt/java/*/bin",
@@ -228,7 +229,7 @@ def _installed_javas() -> Iterator[Java]:
     home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
     places = [Path(home) / "bin"] if home else []
     places += [Path(place) for place in path.split(os.pathsep) if place]
-    patterns = [str(Path(pattern).expanduser()) for pattern in _JAVA_PLACES]
+    patterns = [str(Path(pattern).expanduser()) for pattern in JAVA_PLACES]
     places += [place for pattern in patterns for place in sorted(Path("/").glob(pattern[1:]))]
     seen = set[Path]()
     for place in places:

@@ -62,11 +62,27 @@ JVM_OPTIONS = (
 )
 
 
+_SMALL_HEAP = ("-XX:MinHeapFreeRatio=50", "-XX:MaxHeapFreeRatio=70", "-XX:SoftRefLRUPolicyMSPerMB=50")
+"""After a collection of all, which a Spark that goes on for days asks for now and then, what is free of old objects'
+space beyond 70% goes back to the system, and so do caches that were not used for some minutes. With less than half of
+it free, Java would collect all each time that new objects fill their space.
+"""
+
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""Units of sizes of memory, as powers of two."""
+
+LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2min"}
+"""How often such a Spark asks for a collection: it also removes broadcasts and shuffles of queries that are over."""
+
+_LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""Threads share what the C library keeps of memory that they gave back."""
+
+
 def launch(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
     """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
         connection = Path(scratch) / "connection"
-        jvm = spawn(settings, connection, log)
+        jvm = spawn(settings, connection, log, thresholds)
         import pyspark.sql  # noqa: F401
         from pyspark.java_gateway import launch_gateway
 
@@ -84,7 +100,7 @@ def submit(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGat
     """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
     from pyspark.java_gateway import launch_gateway
 
-    os.environ.setdefault("JAVA_HOME", str(jars.find_java().executable.parent.parent))
+    os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
         PROCESS.log = Path(log.name)
         before = os.environ.get(_SUBMIT_ARGUMENTS)
@@ -113,13 +129,29 @@ def _by_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
-def collector_options(settings: Mapping[str, str]) -> list[str]:
-    """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one."""
+def collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
+    """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one.
+
+    If Spark goes on for days, by `lasting`, its heap is also kept as small as what is in it allows.
+    """
     chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(settings.get(key, "") for key in _JAVA_OPTIONS))
-    return [] if chosen else ["-XX:+UseParallelGC"]
+    if chosen:
+        return []
+    return ["-XX:+UseParallelGC", *(_lasting_options(settings, lasting) if lasting else ())]
 
 
-def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _lasting_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
+    """A heap whose space for new objects is limited: by itself Java fills a third of the largest heap with garbage."""
+    size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
+    if size is None:
+        return list(_SMALL_HEAP)
+    young = int((int(size[1]) << _SHIFTS[size[2]]) * thresholds.new_objects_share)
+    return [*_SMALL_HEAP, f"-Xmn{young}", f"-Xms{2 * young}"]
+
+
+def spawn(
+    settings: Mapping[str, str], connection: Path, log: IO[bytes], thresholds: EngineThresholds
+) -> subprocess.Popen[bytes]:
     """The JVM; it ends when this process ends, however that happens, because its standard input does."""
     java = jars.find_java()
     classes = class_path(settings)
@@ -131,13 +163,14 @@ def spawn(settings: Mapping[str, str], connection: Path, log: IO[bytes]) -> subp
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
-        *collector_options(settings),
+        *collector_options(settings, thresholds if PROCESS.is_lasting else None),
         *_options_by_file(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
         *_by_file(_early(settings), connection.parent),
         "pyspark-shell",
     ]
     environment = {
+        **(_LASTING_ENVIRONMENT if PROCESS.is_lasting else {}),
         **os.environ,
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONNECT_MODE": "0",

@@ -17,7 +17,7 @@ from pathlib import Path
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile, fixed, masked
 from arctic_runtime.spark.engine import server
-from arctic_runtime.spark.engine.process import Spark
+from arctic_runtime.spark.engine.process import PROCESS, Spark
 from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.engine.session import start_spark
 
@@ -35,6 +35,7 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     if place is None:
         return 0
     port, token = _free_port(), secrets.token_urlsafe(32)
+    PROCESS.is_lasting = True
     try:
         spark = start_spark(profile, _served(profile, port, token))
     except ArcticError as error:

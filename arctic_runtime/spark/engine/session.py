@@ -12,7 +12,7 @@ from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile, fixed, masked
 from arctic_runtime.spark.engine.connection import connect, join, release
-from arctic_runtime.spark.engine.jvm import did_not_start, jar_settings, launch, submit
+from arctic_runtime.spark.engine.jvm import LASTING_SETTINGS, did_not_start, jar_settings, launch, submit
 from arctic_runtime.spark.engine.process import METHOD, PROCESS, Spark
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SparkEnvironment:
             self._prepared = True
         if PROCESS.root is None:
             start = _start if self.profile.method == "session" else join
-            PROCESS.root = start(self.profile)
+            PROCESS.root, PROCESS.ended = start(self.profile), None
             PROCESS.settings = _wanted(self.profile)
         elif not self.started:
             raise _another_runs(self.profile)
@@ -109,7 +109,8 @@ def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
 
 
 def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
-    settings = {**(profile.spark_settings() if wanted is None else wanted), **jar_settings(profile)}
+    lasting = LASTING_SETTINGS if PROCESS.is_lasting else {}
+    settings = {**lasting, **(profile.spark_settings() if wanted is None else wanted), **jar_settings(profile)}
     thresholds = PROCESS.thresholds = profile.thresholds.engine
     if PROCESS.gateway is None:
         PROCESS.gateway = (launch if profile.is_local else submit)(settings, thresholds)

@@ -71,6 +71,7 @@ OVERWRITTEN = {
     "spark/test_judge.py: fingerprint.WRITTEN_VERSION": "as an earlier release had it",
     "unit/plan/test_fingerprint.py: fingerprints.RULES": "as a later release has it",
     "unit/spark/test_jars.py: jars.GROUPS": "a JAR that need not be downloaded",
+    "unit/spark/test_jars.py: jars.JAVA_PLACES": "the folders of a machine",
     "unit/spark/test_jars.py: jars.JARS": "a JAR that need not be downloaded",
     "unit/spark/test_server.py: server.SERVER_COMMAND": "a server without Spark",
 }

@@ -125,7 +125,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
         monkeypatch.setenv("PATH", os.pathsep.join(map(str, [tmp_path / "none", *folders])))
         for version in packages:
             java_home(tmp_path / "jvm" / f"java-{version}", version)
-        monkeypatch.setattr(jars, "_JAVA_PLACES", (str(tmp_path / "jvm" / "*" / "bin"),))
+        monkeypatch.setattr(jars, "JAVA_PLACES", (str(tmp_path / "jvm" / "*" / "bin"),))
 
     return install
 
