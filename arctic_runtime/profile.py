@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.thresholds import Thresholds
@@ -68,6 +68,8 @@ _SECRET_IN_VALUE = re.compile(
 )
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
 _MASK = "***"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+"""What a URI begins with; a letter alone is a drive of Windows."""
 
 _READ_AND_WRITE = "2"
 """SQLite's flag for a database that must be there: without it, one that was moved away is made anew, and empty."""
@@ -130,7 +132,7 @@ class Profile:
                 "''",
                 "name one, as ./warehouse",
             )
-        directory = Path(os.path.abspath(Path(warehouse).expanduser()))
+        directory = Path(os.path.abspath(warehouse_folder(warehouse)))
         _check_directory(directory)
         limits = cls.thresholds if thresholds is None else thresholds
         properties = {
@@ -250,6 +252,43 @@ class Profile:
             "settings": masked(self.settings),
         }
         return f"Profile({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+
+def warehouse_folder(warehouse: Path | str) -> Path:
+    """The folder of an embedded warehouse, which may be written as a `file:` URI.
+
+    Raises ConfigError for what is no folder of this machine: a URI of a store, or a path of another system.
+    """
+    text = str(warehouse)
+    named = _SCHEME.match(text)
+    if named is None or (os.name == "nt" and len(named[1]) == 1):
+        return Path(text).expanduser()
+    scheme = named[1].lower()
+    parts = urlsplit(text) if scheme == "file" else None
+    if parts is not None and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+        return Path(unquote(parts.path))
+    raise _refusal(
+        "The warehouse is not a folder of this machine",
+        "warehouse",
+        "a folder, as ./warehouse or file:///srv/warehouse",
+        repr(_masked_value(text)),
+        _other_warehouse(scheme),
+    )
+
+
+def _other_warehouse(scheme: str) -> str:
+    """What to do about a warehouse that begins with a scheme."""
+    if len(scheme) == 1:
+        return "write a path of this system; a folder whose name begins so is written with ./ in front"
+    if scheme in ("http", "https"):
+        return "if that is a REST catalog: remove `warehouse`, and write catalog_config: {type: rest, uri: http…}"
+    if scheme == "file":
+        return "write file:///, and the folder's path from the root on"
+    return (
+        "remove `warehouse`, and describe a catalog that keeps its tables there in catalog_config, as "
+        f"{{type: rest, uri: http…, warehouse: {scheme}://…}}, with `io-impl` and the store's JARs and credentials; a "
+        "folder whose name begins so is written with ./ in front"
+    )
 
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:

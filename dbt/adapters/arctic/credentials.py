@@ -11,7 +11,7 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import KEPT, Profile, masked, nearest
+from arctic_runtime.profile import KEPT, Profile, masked, nearest, warehouse_folder
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.thresholds import Thresholds
 
@@ -118,7 +118,7 @@ class ArcticCredentials(Credentials):
             if self.url is not None and self.method == "session":
                 raise ConfigError("`url` is set, but `method` is session; set `method: connect`, or remove `url`")
             return Profile.embedded(
-                base / Path(self.warehouse).expanduser(),
+                base / warehouse_folder(self.warehouse),
                 catalog=self.database,
                 settings=self.server_side_parameters,
                 method=self.method,  # type: ignore[arg-type]

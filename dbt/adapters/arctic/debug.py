@@ -13,9 +13,11 @@ from arctic_runtime.effects import effect
 from arctic_runtime.profile import masked
 from arctic_runtime.spark.engine.jars import verify_jars
 from arctic_runtime.spark.engine.session_pool import pool_of
-from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.engine.statement import Sql, name, statement
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from dbt.adapters.arctic.impl import ArcticAdapter
 
 
@@ -63,7 +65,7 @@ def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> No
 
 
 def _tried_write(adapter: ArcticAdapter) -> str:
-    """Creates and drops a small table, in a schema of its own where the profile's does not exist yet."""
+    """Creates and drops a small table, in a schema of its own if the profile's does not exist yet; says where."""
     from arctic_runtime.spark.tables.commit import perform_statement
 
     catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
@@ -77,9 +79,16 @@ def _tried_write(adapter: ArcticAdapter) -> str:
     try:
         create = statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
         perform_statement("debug.create", spark, create)
+        location = _location(spark, table)
         perform_statement("debug.drop", spark, statement("DROP TABLE {table} PURGE", table=table))
     finally:
         if not has_schema:
             adapter.drop_namespace(place)
         _remove_empty_folders(adapter, str(place.schema), trial)
-    return "write: a table was created and dropped"
+    return f"write: a table was created and dropped in {location}"
+
+
+def _location(spark: SparkSession, table: Sql) -> str:
+    """The place where a table keeps its files, as the catalog has it."""
+    rows = spark.sql(str(statement("DESCRIBE TABLE EXTENDED {table}", table=table))).collect()
+    return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, masked
+from dbt.adapters.arctic.credentials import ArcticCredentials
 
 ESCAPED = "spark.sql.parser.escapedStringLiterals"
 CASE = "spark.sql.caseSensitive"
@@ -292,6 +295,50 @@ def test_a_contradictory_profile_is_refused(kwargs: dict[str, object], message: 
 def test_a_warehouse_that_sqlite_would_open_elsewhere_is_refused(warehouse: str) -> None:
     with pytest.raises(ConfigError, match="warehouse"):
         Profile.embedded(warehouse)
+
+
+@pytest.mark.parametrize("read", [Profile.embedded, lambda of: ArcticCredentials("lake", "dws", warehouse=of)])
+@pytest.mark.parametrize(
+    ("warehouse", "advice"),
+    [
+        ("s3://bucket/path", "warehouse: s3://…"),
+        ("s3a://bucket/path", "warehouse: s3a://…"),
+        ("gs://bucket", "warehouse: gs://…"),
+        ("abfss://files@account.dfs.core.windows.net/x", "warehouse: abfss://…"),
+        ("hdfs://name:8020/x", "warehouse: hdfs://…"),
+        ("S3://bucket", "warehouse: s3://…"),
+        ("s3:bucket", "./ in front"),
+        ("https://host/catalog", "type: rest"),
+        ("http://host", "type: rest"),
+        ("file://host/srv", "write file:///"),
+        ("file:srv", "write file:///"),
+        ("C:\\\\lake", "a path of this system"),
+        ("c:/lake", "a path of this system"),
+    ],
+)
+def test_a_warehouse_that_is_no_folder_of_this_machine_is_refused_by_name(
+    warehouse: str, advice: str, read: Callable[[str], object]
+) -> None:
+    with pytest.raises((ConfigError, DbtRuntimeError), match="not a folder of this machine") as refused:
+        read(warehouse)
+    assert repr(warehouse) in str(refused.value)
+    assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "folder"),
+    [
+        ("file:///srv/wh", "/srv/wh"),
+        ("file:/srv/wh", "/srv/wh"),
+        ("file://localhost/srv/my%20wh", "/srv/my wh"),
+        ("/srv/a:b", "/srv/a:b"),
+        ("./s3:x", "/base/s3:x"),
+        ("wh", "/base/wh"),
+    ],
+)
+def test_a_folder_may_be_written_as_a_file_uri(warehouse: str, folder: str) -> None:
+    credentials = ArcticCredentials(database="lake", schema="dws", warehouse=warehouse)
+    assert credentials.to_profile(Path("/base")).sqlite_file == Path(folder) / "catalog.db"
 
 
 def test_a_refusal_shows_no_secret_of_the_url() -> None:
