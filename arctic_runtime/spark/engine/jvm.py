@@ -62,10 +62,17 @@ JVM_OPTIONS = (
 )
 
 
-_SMALL_HEAP = ("-XX:MinHeapFreeRatio=50", "-XX:MaxHeapFreeRatio=70", "-XX:SoftRefLRUPolicyMSPerMB=50")
+_SMALL_HEAP = (
+    "-XX:+UseAdaptiveSizePolicyWithSystemGC",
+    "-XX:MinHeapFreeRatio=50",
+    "-XX:MaxHeapFreeRatio=70",
+    "-XX:-UsePSAdaptiveSurvivorSizePolicy",
+    "-XX:SoftRefLRUPolicyMSPerMB=50",
+)
 """After a collection of all, which a Spark that goes on for days asks for now and then, what is free of old objects'
 space beyond 70% goes back to the system, and so do caches that were not used for some minutes. With less than half of
-it free, Java would collect all each time that new objects fill their space.
+it free, Java would collect all each time that new objects fill their space. An eighth of the space of new objects
+stays for those that survive: Java would make it smaller, and move garbage of the next busy moment to the old ones.
 """
 
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -134,7 +141,10 @@ def collector_options(settings: Mapping[str, str], lasting: EngineThresholds | N
 
     If Spark goes on for days, by `lasting`, its heap is also kept as small as what is in it allows.
     """
-    chosen = re.search(r"-XX:\+Use\w*GC\b", " ".join(settings.get(key, "") for key in _JAVA_OPTIONS))
+    chosen = re.search(
+        r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",
+        " ".join(settings.get(key, "") for key in _JAVA_OPTIONS),
+    )
     if chosen:
         return []
     return ["-XX:+UseParallelGC", *(_lasting_options(settings, lasting) if lasting else ())]
