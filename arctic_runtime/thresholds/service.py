@@ -138,5 +138,8 @@ class HttpThresholds:
     stop_seconds: int = 5
     """How long requests under way may take when the server ends."""
 
+    head_seconds: float = 5.0
+    """How long the head of a request may take to come; then its connection is dropped."""
+
     waiting_connections: int = 1024
     """Connections that wait to be accepted."""

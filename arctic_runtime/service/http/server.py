@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.http.application import ReadMetrics, application
+from arctic_runtime.service.http.connection import limited_protocol
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.live import LiveService
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
@@ -99,6 +100,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             ws="none",
+            http=limited_protocol(self._thresholds.head_seconds),
             ssl_certfile=self._settings.certificate_file or None,
             ssl_keyfile=self._settings.key_file or None,
             timeout_graceful_shutdown=self._thresholds.stop_seconds,
