@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -123,14 +124,16 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command
     from dbt.flags import set_flags
+    from dbt_common.context import set_invocation_context
     from dbt_common.exceptions import DbtBaseException
 
     given = {"project_dir": str(project_dir), **({"profiles_dir": str(profiles_dir)} if profiles_dir else {})}
     set_flags(Flags.from_dict(Command.PARSE, given))
+    set_invocation_context(os.environ)
     try:
         return _profile(project_dir, target)
     except DbtBaseException as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(with_advice(str(error))) from error
 
 
 def _parsed(project_dir: Path) -> Path | None:
@@ -154,9 +157,23 @@ def _given(option: str, value: object | None) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
+_UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
+
+
+def with_advice(message: str) -> str:
+    """What dbt says, and what to do if an environment variable is not set."""
+    unset = _UNSET.search(message)
+    if unset is None:
+        return message
+    return (
+        f"{message}\n  what to do: set the environment variable {unset[1]} for this process, or give it a default: "
+        f"env_var('{unset[1]}', '…')"
+    )
+
+
 def _reason(outcome: Any) -> str:
     if outcome.exception is not None:
-        return str(outcome.exception)
+        return with_advice(str(outcome.exception))
     failed = [result for result in outcome.result or () if str(result.status) == "error"]
     return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
 

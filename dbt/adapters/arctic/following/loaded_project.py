@@ -146,7 +146,7 @@ def load(location: Location) -> LoadedProject:
             adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
             landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
         selected = _selected(flags, config, manifest)
-    except DbtBaseException as error:
+    except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
         raise ConfigError(str(error)) from error
     nodes = {name: node for name, node in selected.items() if is_arctic(node)}
     scheduled = {name: node for name, node in selected.items() if location.is_served and served_keys(node).schedule}
