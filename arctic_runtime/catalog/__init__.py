@@ -19,5 +19,4 @@ __all__ = [
     "service_table",
     "sqlite_file",
     "table_facts",
-    "unmerged_rows",
 ]

@@ -259,3 +259,51 @@ def test_a_setting_that_loses_values_is_told(
             DebeziumTransport(connection).check(None)
     finally:
         mariadb.sql(f"set global {setting} = '{before}'")
+
+
+CHANGED_ELSEWHERE = {
+    "view": (["create view {s}.t as select * from {s}.a"], r"{s}\.t is a view"),
+    "versions": (["create table {s}.t (id int primary key) with system versioning"], r"{s}\.t is a system versioned"),
+    "memory": (["create table {s}.t (id int primary key) engine = memory"], r"{s}\.t has the engine MEMORY"),
+    "cascade": (
+        ["create table {s}.t (id int primary key, a int, constraint of_a foreign key (a) references a(id) "
+         "on delete cascade)"],
+        r"foreign keys change rows of {s}\.t, [\s\S]*: of_a\.[\s\S]*`arctic\.cascades: ignore`",
+    ),
+}  # fmt: skip
+"""Statements that make `t`, and what the error says."""
+
+
+@pytest.mark.parametrize("kind", CHANGED_ELSEWHERE)
+def test_what_the_log_would_leave_out_is_named(
+    mariadb: MariaDBServer, connection: DebeziumConnection, kind: str
+) -> None:
+    statements, expected = CHANGED_ELSEWHERE[kind]
+    mariadb.sql(*[statement.format(s=connection.slot) for statement in statements], database=connection.slot)
+    reader = replace(connection, tables=(rf"{connection.slot}\.t",))
+    with pytest.raises(SourceError, match=expected.replace("{s}", connection.slot)):
+        DebeziumTransport(reader).check(None)
+
+
+def test_cascades_are_accepted_where_the_user_says_so(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
+    statements, _ = CHANGED_ELSEWHERE["cascade"]
+    mariadb.sql(*[statement.format(s=connection.slot) for statement in statements], database=connection.slot)
+    accepting = {"arctic.cascades": "ignore"}
+    DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\.t",), properties=accepting)).check(None)
+
+
+def test_generated_and_invisible_columns_are_followed(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
+    at = connection.slot
+    mariadb.sql(
+        f"create table {at}.t (id int primary key, n int, twice int generated always as (n * 2) virtual, "
+        "thrice int generated always as (n * 3) stored, hidden int invisible default 9)",
+        f"insert into {at}.t (id, n) values (1, 1)",
+    )
+    with opened(replace(connection, tables=(rf"{at}\.t",))) as transport:
+        first = drained(transport)
+        mariadb.sql(f"update {at}.t set n = 5", f"insert into {at}.t (id, n, hidden) values (2, 7, 8)")
+        second = drained(transport)
+    rows = [row for _, row in (*first.changes, *second.changes)]
+    names = ("id", "n", "twice", "thrice", "hidden")
+    expected = [(1, 1, 2, 3, 9), (1, 5, 10, 15, 9), (2, 7, 14, 21, 8)]
+    assert rows == [dict(zip(names, values, strict=True)) for values in expected]

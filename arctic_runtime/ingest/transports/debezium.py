@@ -164,6 +164,8 @@ class DebeziumTransport:
         self._closed.clear()
         try:
             server.prepare(known)
+            if not self._is_loading:
+                server.withdraw()
             self._now = self._begun(server, known)
         except BaseException:
             server.close()
@@ -323,7 +325,7 @@ class DebeziumTransport:
             yield gathered
         position = _with_joined(now.server, replace(now.position, history=now.run.history()))
         now.run.close()
-        now.run, now.position, now.end = self._started(now.server, position, is_again=True), position, None
+        now.run, now.position, now.end = self._started(now.server, position), position, None
         yield Batch((), position.text, 0, progress=position.progress, comes_again=True)
 
     def after(self, events: TableEvents, position: str) -> TableEvents:
@@ -389,17 +391,13 @@ class DebeziumTransport:
         """The connection with the tables that the stream has at a position."""
         return self._connection.without_tables([table for of in position.joining for table in of.tables])
 
-    def _started(self, server: SourceServer, position: Position, is_again: bool = False) -> _Run:
-        """An engine that goes on after a position, or begins with a snapshot.
-
-        One that reads `is_again`, or while a load goes on beside it, leaves what the log has to what was said before.
-        """
+    def _started(self, server: SourceServer, position: Position) -> _Run:
+        """An engine that goes on after a position, or begins with a snapshot."""
         from arctic_runtime.ingest.transports.debezium_engine import Engine, write_offsets
 
         folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
         inside = Path(folder.name)
         connection = self._connection_at(position)
-        connection = connection.as_published() if is_again or self._is_loading else connection
         properties = engine_properties(connection, inside, self._thresholds, server.properties())
         # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
         engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, self._thresholds)
@@ -458,7 +456,7 @@ class DebeziumTransport:
                 if time.monotonic() > until:
                     raise
         if not self._closed.is_set():
-            now.run, now.lost = self._started(now.server, now.position, is_again=True), None
+            now.run, now.lost = self._started(now.server, now.position), None
 
     def _batches(self, now: _Open, records: Records) -> Iterator[tuple[Batch, Position, _Receipt | None]]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""

@@ -25,7 +25,10 @@ SNAPSHOT_SELECTS = "snapshot.select.statement.overrides"
 _SLOT_LENGTH = 58
 """Most characters of a slot's name to which others are added; PostgreSQL takes 63."""
 
-_AS_PUBLISHED = {"publication.autocreate.mode": "disabled"}
+PUBLICATION_MODE = "publication.autocreate.mode"
+"""The property of Debezium by which a user says, with `disabled`, that the publication is not to be altered."""
+
+_AS_PUBLISHED = {PUBLICATION_MODE: "disabled"}
 
 _OWN_IDS = 1_000_000_000
 """Where numbers of replicas begin that nobody chose."""
@@ -83,12 +86,6 @@ class DebeziumConnection:
         """The connection with these tables and no others, by their names."""
         return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
 
-    def as_published(self) -> DebeziumConnection:
-        """The connection of a reader who leaves the publication in PostgreSQL as it is."""
-        if self.connector != "postgresql":
-            return self
-        return replace(self, properties={**self.properties, **_AS_PUBLISHED})
-
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
         """The connection with more tables, by their names."""
         more = [re.escape(table) for table in tables if not self.reads(table)]
@@ -130,7 +127,6 @@ _POSTGRESQL = Connector(
         "slot.name": "{slot}",
         "slot.max.retries": "0",
         "publication.name": "{slot}",
-        "publication.autocreate.mode": "filtered",
         "hstore.handling.mode": "json",
         "interval.handling.mode": "string",
         "message.prefix.include.list": "arctic",
@@ -238,6 +234,7 @@ def engine_properties(
         **own,
         **of_server,
         **connection.properties,
+        **_AS_PUBLISHED,
         **_selects(of_server, connection.properties),
     }
 

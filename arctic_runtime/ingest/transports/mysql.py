@@ -15,9 +15,9 @@ from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.jvm import java
 from arctic_runtime.ingest.transports.mariadb_in_debezium import let_debezium_read_mariadb
+from arctic_runtime.ingest.transports.mysql_tables import account, check_tables
 from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables, causes
 from arctic_runtime.ingest.transports.transport import CatalogTable
-from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 End = tuple[int, int]
@@ -39,11 +39,14 @@ _NO_TABLES = (
 )
 """Statements that define no tables."""
 
-_RIGHTS = ("SELECT", "REPLICATION SLAVE", "REPLICATION CLIENT")
-_NAMES_IN_MARIADB = {"REPLICATION CLIENT": ("BINLOG MONITOR",), "REPLICATION SLAVE": ("REPLICATION REPLICA",)}
-_TABLES = """
-select concat(table_schema, '.', table_name) from information_schema.tables where table_type = 'BASE TABLE'
-"""
+_RIGHTS = ("REPLICATION SLAVE", "REPLICATION CLIENT")
+_RIGHTS_OF_SNAPSHOTS = ("RELOAD",)
+_OTHER_NAMES = {
+    "REPLICATION CLIENT": ("BINLOG MONITOR",),
+    "REPLICATION SLAVE": ("REPLICATION REPLICA",),
+    "RELOAD": ("FLUSH_TABLES",),
+}
+"""Rights that are as good, in MariaDB and newer versions of MySQL."""
 _MARIADB_TYPES = """
 select concat(table_schema, '.', table_name), column_name, data_type from information_schema.columns
 where data_type in ('uuid', 'inet4', 'inet6')
@@ -82,10 +85,12 @@ class MySQL:
         let_debezium_read_mariadb()
 
     def check(self, position: Position | None) -> None:
-        self._check_setup()
+        is_snapshot = position is None or position.is_snapshot
+        self._check_settings()
+        self._check_rights((*_RIGHTS, *_RIGHTS_OF_SNAPSHOTS) if is_snapshot else _RIGHTS)
         self._check_columns()
         if position is None or position.is_snapshot:
-            self._check_tables()
+            check_tables(self._connection, self._database)
         else:
             if position.history is None:
                 raise self._lost("the definitions of tables as of the last commit are not kept")
@@ -95,6 +100,9 @@ class MySQL:
         self.check(position)
 
     def publish(self, tables: Collection[str]) -> None:
+        """Nothing: the log has the changes of all tables."""
+
+    def withdraw(self) -> None:
         """Nothing: the log has the changes of all tables."""
 
     def mark(self) -> None:
@@ -157,19 +165,21 @@ class MySQL:
             return "show binary log status"
         return "show master status"
 
-    def _check_setup(self) -> None:
+    def _check_settings(self) -> None:
         names = ", ".join(f"@@global.{name}" for name in _SETTINGS)
         found = self._database.rows(f"select {names}")[0]
         for (name, (expected, advice)), value in zip(_SETTINGS.items(), found, strict=True):
             if str(value).upper() != expected:
                 raise self._error(f"the server's {name} is {value}, expected {expected}.\n  what to do: {advice}")
+
+    def _check_rights(self, expected: Sequence[str]) -> None:
         granted = " ".join(str(row[0]).upper() for row in self._database.rows("show grants"))
-        missing = [right for right in _RIGHTS if not _is_granted(right, granted)]
+        missing = [right for right in expected if not _is_granted(right, granted)]
         if missing:
             rights = ", ".join(missing)
             raise self._error(
                 f"user {self._connection.user} lacks the right {rights}.\n"
-                f"  what to do: `grant {rights} on *.* to '{self._connection.user}'`"
+                f"  what to do: `grant {rights} on *.* to {account(self._database)}`"
             )
 
     def _check_columns(self) -> None:
@@ -184,12 +194,6 @@ class MySQL:
                 f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}.\n"
                 "  what to do: make them binary(16) or char columns, or leave their tables out"
             )
-
-    def _check_tables(self) -> None:
-        names = [str(row[0]) for row in self._database.rows(_TABLES)]
-        for pattern in self._connection.tables:
-            if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
-                raise self._error(f"there is no table {pattern}{nearest(pattern, names)}")
 
     def _check_log(self, position: Position) -> None:
         """Raises SourceError where the server no longer has the log after a position, or it is another log."""
@@ -216,5 +220,5 @@ class MySQL:
 
 
 def _is_granted(right: str, granted: str) -> bool:
-    names = (right, *_NAMES_IN_MARIADB.get(right, ()), "ALL PRIVILEGES")
+    names = (right, *_OTHER_NAMES.get(right, ()), "ALL PRIVILEGES")
     return any(re.search(rf"\b{name}\b", granted) for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,16 +18,16 @@ from arctic_runtime.ingest.formats.event_format import (
 from arctic_runtime.ingest.transports.debezium_connection import SNAPSHOT_SELECTS, DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.postgresql_dates import DATE_COLUMNS, snapshot_selects
-from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables
+from arctic_runtime.ingest.transports.postgresql_publication import VIA_ROOT, Publication
+from arctic_runtime.ingest.transports.postgresql_tables import check_kinds, check_tables, describe_generated
+from arctic_runtime.ingest.transports.source_database import Row, SourceDatabase, catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.ingest.transports.wal_order import WalOrder
-from arctic_runtime.profile import nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 LOG = logging.getLogger(__name__)
 
 _OLDEST_VERSION = 14
-_VIA_ROOT = "publish.via.partition.root"
 MESSAGE = "arctic"
 """The prefix of the messages by which the end of the log is noticed."""
 
@@ -41,10 +40,6 @@ select current_setting('server_version_num')::int / 10000, current_setting('wal_
   (select bool_or(rolsuper or rolreplication) from pg_roles
    where rolname = current_user or rolname = 'rds_replication' and pg_has_role(current_user, oid, 'member')),
   pg_is_in_recovery()
-"""
-_TABLES = """
-select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
 """
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
@@ -97,7 +92,7 @@ _PLAIN_TYPES = (
 
 _COLUMNS = """
 select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
-  t.typname, t.typtype
+  t.typname, t.typtype, a.attgenerated <> ''
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
 join pg_type t on t.oid = a.atttypid
@@ -108,15 +103,7 @@ _NO_IDENTITY = """
 select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
   and (c.relreplident = 'n' or c.relreplident = 'd'
-    and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary))
-"""
-_UNPUBLISHED = """
-select n.nspname || '.' || c.relname, format('alter publication %I add table %I.%I', p.pubname, n.nspname, c.relname)
-from pg_publication p cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
-where p.pubname = ? and c.relkind in ('r', 'p') and not p.puballtables
-  and not exists (select 1 from pg_publication_rel r where r.prpubid = p.oid and r.prrelid = c.oid)
-  and not exists (select 1 from pg_publication_tables t
-    where t.pubname = p.pubname and t.schemaname = n.nspname and t.tablename = c.relname)
+    and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary and i.indimmediate))
 """
 _PARTITIONED = """
 select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -150,6 +137,7 @@ class PostgreSQL:
         self._connection = connection
         self._thresholds = thresholds
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
+        self._publication = Publication(connection, self._database)
 
     def check(self, position: Position | None) -> None:
         """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
@@ -159,8 +147,11 @@ class PostgreSQL:
         self._check_partitions()
         self._check_inheritance()
         slot = self._slot()
-        if position is None or position.is_snapshot:
-            self._check_tables()
+        is_snapshot = position is None or position.is_snapshot
+        if is_snapshot:
+            check_kinds(self._connection, self._database)
+        check_tables(self._connection, self._database, is_snapshot)
+        self._publication.check(is_snapshot)
         if position is None:
             self._warn_of_refused_updates()
             if slot is not None:
@@ -182,6 +173,7 @@ class PostgreSQL:
         self.check(position)
         if position.is_snapshot:
             self.drop_slot()
+            self._publication.complete()
         else:
             self._wait_for_release()
 
@@ -191,14 +183,10 @@ class PostgreSQL:
         What is written to a table before that is not in the stream. A slot that is made after it waits for all
         transactions that ran then, so that a snapshot by it has what they wrote.
         """
-        for table, statement in self._database.rows(_UNPUBLISHED, (self._connection.publication,)):
-            if table not in tables:
-                continue
-            if self._connection.properties.get("publication.autocreate.mode") == "disabled":
-                raise self._error(
-                    f"publication {self._connection.publication} lacks the table {table}.\n  what to do: `{statement}`"
-                )
-            self._database.rows(str(statement))
+        self._publication.complete(tables)
+
+    def withdraw(self) -> None:
+        self._publication.withdraw()
 
     def mark(self) -> None:
         self._check_primary()
@@ -252,6 +240,7 @@ class PostgreSQL:
         So does one in another order: the events are older than the definition then.
         """
         left = self._database.rows(_COLUMNS, (schema, table))
+        self._check_generated(f"{schema}.{table}", left)
         found = []
         for column in columns:
             place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
@@ -262,6 +251,12 @@ class PostgreSQL:
                 left = left[place + 1 :]
                 found.append(replace(column, number=int(row[0] or 0), older_rows=_older_rows(row)))
         return tuple(found)
+
+    def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
+        """Raises SourceError where a column has become a generated one since ingestion began."""
+        generated = [(table, row[1], None) for row in columns if row[7] == "t"]
+        if rows := [row for row in generated if self._connection.reads_column(table, str(row[1]))]:
+            raise self._error(describe_generated(rows))
 
     def failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
@@ -318,11 +313,11 @@ class PostgreSQL:
 
     def _check_columns(self) -> None:
         """Debezium makes nulls of lists inside of lists, and loses the length of bits that vary in it."""
-        inexact = self._columns(_INEXACT_COLUMNS)
+        inexact = [column for _, column in self._columns(_INEXACT_COLUMNS)]
         if inexact:
             raise self._error(
-                "columns with bits of any length, lists of bits, or lists inside of lists can't be read exactly: "
-                f"{', '.join(inexact)}.\n"
+                "columns with bits of any length, lists of bits, or lists inside of lists can't be read "
+                f"exactly: {', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
             )
 
@@ -330,7 +325,7 @@ class PostgreSQL:
         """Changes come under the names of partitions, and would be left out, unless a publication says otherwise."""
         publication = self._connection.publication
         is_there = self._database.one("select 1::text from pg_publication where pubname = ?", (publication,))
-        if not is_there and self._connection.properties.get(_VIA_ROOT) == "true":
+        if not is_there and self._connection.properties.get(VIA_ROOT) == "true":
             return
         found = [str(row[0]) for row in self._database.rows(_PARTITIONED, (publication,))]
         partitioned = [table for table in found if self._connection.reads(table)]
@@ -340,7 +335,7 @@ class PostgreSQL:
                 + (
                     f"  what to do: `alter publication {publication} set (publish_via_partition_root = true)`"
                     if is_there
-                    else f"  what to do: set the Debezium property `{_VIA_ROOT}: true`"
+                    else f"  what to do: set the Debezium property `{VIA_ROOT}: true`"
                 )
             )
 
@@ -360,29 +355,23 @@ class PostgreSQL:
 
     def _check_unsent_values(self) -> None:
         """Of long values that an update leaves alone Debezium makes nulls, where a type has no mark for them."""
-        untold = self._columns(_UNTOLD_COLUMNS)
-        if untold:
-            tables = sorted({f"alter table {of.rpartition('.')[0]} replica identity full" for of in untold})
+        columns = self._columns(_UNTOLD_COLUMNS)
+        if columns:
+            tables = dict.fromkeys(f"alter table {table} replica identity full" for table, _ in columns)
             raise self._error(
                 "the server does not send long values of these columns with every update, and for their types Debezium "
-                f"does not tell that: {', '.join(untold)}.\n"
+                f"does not tell that: {', '.join(column for _, column in columns)}.\n"
                 f"  what to do: `{'; '.join(tables)}`, or exclude the columns, with the Debezium property "
                 "`column.exclude.list`"
             )
 
-    def _columns(self, sql: str) -> list[str]:
-        """The columns among those of a query that are read, with their types."""
+    def _columns(self, sql: str) -> list[tuple[str, str]]:
+        """The columns among those of a query that are read: the table of each, and its full name with its type."""
         return [
-            f"{table}.{column} ({kind})"
+            (str(table), f"{table}.{column} ({kind})")
             for table, column, kind in self._database.rows(sql)
             if self._connection.reads_column(str(table), str(column))
         ]
-
-    def _check_tables(self) -> None:
-        names = [str(row[0]) for row in self._database.rows(_TABLES)]
-        for pattern in self._connection.tables:
-            if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
-                raise self._error(f"there is no table {pattern}{nearest(pattern, names)}")
 
     def _warn_of_refused_updates(self) -> None:
         """A table that is published without what tells its rows apart takes no more updates from anybody."""
@@ -427,7 +416,7 @@ def _older_rows(column: Sequence[str | None]) -> OlderRows:
     PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten
     since.
     """
-    _, _, has_value, value, has_default, kind, kind_of_kind = column
+    _, _, has_value, value, has_default, kind, kind_of_kind, _ = column
     if has_value == "t":
         is_plain = (kind in _PLAIN_TYPES or kind_of_kind == "e") and value is not None
         return OlderRows(True, value) if is_plain else UNKNOWN_IN_OLDER_ROWS

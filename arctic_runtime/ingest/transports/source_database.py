@@ -37,9 +37,10 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 _PLAIN_BY_CODE: Mapping[int, str] = {
-    1044: "user {user} may not use database {database}",
+    1044: "user {user} may not use database {database}, which `grant select on {database}.* to '{user}'` lets it",
     1045: "the password of user {user} is wrong, or the user may not log in from here",
     1049: "there is no database {database}",
+    1142: "user {user} lacks a right on a table",
     1227: "user {user} lacks a right",
     1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
 }
@@ -65,7 +66,14 @@ _PLAIN: Mapping[str, str] = {
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
 """States of SQL errors after which a server may come back."""
 
+_MISSING_RIGHTS = frozenset((1142, 1227))
+"""Codes of MySQL's errors that say that the user lacks a right."""
+
 _LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.SocketTimeoutException")
+
+
+class RightMissing(SourceError):
+    """The user of a connection lacks a right."""
 
 
 class SourceDatabase:
@@ -110,7 +118,8 @@ class SourceDatabase:
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
             if code in _PLAIN_BY_CODE:
-                return self._told(_PLAIN_BY_CODE[code], str(cause.getMessage()))
+                kind = RightMissing if code in _MISSING_RIGHTS else SourceError
+                return self._told(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError

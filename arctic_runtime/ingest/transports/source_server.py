@@ -38,6 +38,9 @@ class SourceServer(Protocol):
     def publish(self, tables: Collection[str]) -> None:
         """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
 
+    def withdraw(self) -> None:
+        """Has the log of the stream leave out tables that are not read any more, where that is up to ingestion."""
+
     def mark(self) -> None:
         """Commits a transaction that changes no table, so that the stream is known to be past all before it."""
 

@@ -138,7 +138,10 @@ def test_an_example_in_sql_is_a_query_that_spark_reads(block: Block) -> None:
 
 
 def test_no_kind_of_example_is_left_unlooked_at() -> None:
-    """`python` is run by the tests of readers; pictures, output and settings of other engines have no language."""
+    """`python` is run by the tests of readers, and the statements of databases by those of rights.
+
+    Pictures, output and settings of other engines have no language.
+    """
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "sample_project" / "README.md"]
     found = {kind for page in pages for kind in re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE)}
-    assert found <= {"sh", "sql", "yaml", "yml", "json", "python", "properties", "text"}
+    assert found <= {"sh", "sql", "yaml", "yml", "json", "python", "properties", "text", "postgresql", "mysql"}
