@@ -19,4 +19,5 @@ __all__ = [
     "service_table",
     "sqlite_file",
     "table_facts",
+    "unmerged_rows",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from arctic_runtime.catalog.manifests import added_files
 from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
@@ -175,7 +176,7 @@ def _newest_changes(log: _Files, changes: ChangeTableState, merged: Version | No
     pending = changes.after(merged)
     if not pending:
         return
-    places = _added_files(log.table, pending)
+    places = added_files(log.table, pending)
     found: dict[str, tuple[DataScan, FileScanTask]] = {}
     for snapshot in _before_rewriting(changes.commits, pending):
         found |= {task.file.file_path: (scan, task) for scan, task in log.planned(snapshot)}
@@ -190,20 +191,6 @@ def _before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> l
     first = pending[0].version.sequence
     rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
     return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
-
-
-def _added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
-    """Path → sequence number of the data files that these commits added, each read where it was added."""
-    places: dict[str, int] = {}
-    for commit in commits:
-        snapshot = table.snapshot_by_id(commit.version.snapshot)
-        assert snapshot is not None
-        for manifest in snapshot.manifests(table.io):
-            if manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(table.io)
-                added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
-                places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
-    return places
 
 
 def _cut_out(stream: Any, path: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader, spark_type
@@ -11,6 +11,7 @@ from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.placement import NOT_BUCKETED, Placement
 from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Transform, Unit
 
 if TYPE_CHECKING:
@@ -97,6 +98,20 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         specs.default,
         specs.transforms[specs.default],
     )
+
+
+def added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
+    """Path → sequence number of the data files that these commits added, each read where it was added."""
+    places: dict[str, int] = {}
+    for commit in commits:
+        snapshot = table.snapshot_by_id(commit.version.snapshot)
+        assert snapshot is not None
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io)
+                added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
+                places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
+    return places
 
 
 def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:

@@ -23,7 +23,7 @@ from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config_readers import reader_of
-from arctic_runtime.profile import Profile, nearest
+from arctic_runtime.profile import Profile, masked_text, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,16 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 
 def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
     return Connection(DebeziumTransport(_debezium(source), reader.thresholds.debezium), debezium())
+
+
+def describe_connection(source: IngestSource) -> str:
+    """Where a source is, for people: its connector and server, database or folder, and no secret."""
+    given = source.connection
+    if source.connector in PORTS:
+        port = given.get("port", PORTS[source.connector])
+        return f"{source.connector} {given.get('host')}:{port}/{given.get('database')}"
+    place = given.get("servers") or given.get("path")
+    return source.connector if place is None else f"{source.connector} {masked_text(str(place))}"
 
 
 def catalog_of(source: IngestSource) -> list[CatalogTable]:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.ingest.batch_work import BatchWork, LoadPieces, to_work
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.loading import Loading
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -23,7 +25,7 @@ from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
 from arctic_runtime.model.ingestion import Failure, Progress
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import masked_text, nearest
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.messages import message_of
 
@@ -37,7 +39,7 @@ class BatchReport:
 
     `progress` is how far all tables of the source are now, `behind` how many events the source had after that, None
     where it does not tell. While the source can't be read there is a report without events, whose progress has the
-    failure.
+    failure. `is_beside` as of `BatchWork`.
     """
 
     tables: tuple[Written, ...]
@@ -45,6 +47,7 @@ class BatchReport:
     seconds: float
     progress: Progress
     behind: int | None = None
+    is_beside: bool = False
 
 
 class _WrongUse(ConfigError):
@@ -56,7 +59,8 @@ class Ingestion:
 
     A batch is published to each of its tables, then the source's progress is noted, and then the source is told. What
     comes again because the process died in between is left out by each table's own position. `session` gives a Spark
-    session of its own to each thread that calls it, and `report` gets each batch when it is done.
+    session of its own to each thread that calls it. `begin` gets each batch with events before it is published, and
+    `report` each batch when it is done.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Ingestion:
         reader: CatalogReader,
         session: Callable[[], SparkSession],
         report: Callable[[BatchReport], None] = lambda _: None,
+        begin: Callable[[BatchWork], None] = lambda _: None,
     ) -> None:
         self.source = source
         self._transport = transport
@@ -74,6 +79,8 @@ class Ingestion:
         self._sessions = threading.local()
         self._session = session
         self._report = report
+        self._begin_work = begin
+        self._pieces = {is_beside: LoadPieces() for is_beside in (False, True)}
         self._ledger = Ledger(source.ledger, reader, self._spark)
         self._lease = SourceLease(source.ledger, reader, self._spark)
         self._form = form
@@ -125,7 +132,7 @@ class Ingestion:
         """Notes why the source is not ingested, for every process to see, as far as that can be done now."""
         with suppress(Exception):
             if self._lease.is_own():
-                return self._ledger.fail(message)
+                return self._ledger.fail(masked_text(message))
         return None
 
     def _takes_lease(self, once: bool) -> bool:
@@ -302,15 +309,15 @@ class Ingestion:
             load = self._transport.load(sorted(tables), str(progress.position))
             writer = self._writer(tables, self._writes_of_loads)
             self._told = progress
-            near = self._reader.thresholds.ingest.join_seconds
-            self._loading = Loading(load, writer, self._loaded, self._transport.pause, near)
+            near, begin = self._reader.thresholds.ingest.join_seconds, partial(self._announce, is_beside=True)
+            self._loading = Loading(load, writer, self._loaded, self._transport.pause, near, begin)
             self._loading.start(self._loads)
         return progress
 
     def _loaded(self, written: tuple[Written, ...], batch: Batch, seconds: float) -> None:
         failure = self._note_failure(batch.failure) if batch.failure else None
         progress = self._told if failure is None else replace(self._told, failure=failure)
-        self._say(BatchReport(written, batch.count, seconds, progress))
+        self._say(BatchReport(written, batch.count, seconds, progress, is_beside=True))
 
     def _joined(self, progress: Progress) -> Progress:
         """Waits for a load, and returns from where the stream goes on with its tables."""
@@ -340,6 +347,7 @@ class Ingestion:
 
     def _write(self, batch: Batch, progress: Progress, started: float) -> Progress:
         written: tuple[Written, ...] = ()
+        self._announce(batch, is_beside=False)
         if batch.comes_again:
             self._stream.forget()
         if self._is_staged:
@@ -364,6 +372,16 @@ class Ingestion:
         if any(of.dead for of in written):
             self._check_dead()
         return now
+
+    def _announce(self, batch: Batch, is_beside: bool) -> None:
+        """Tells of a batch with events that is about to be published."""
+        loading = self._loading
+        tables = len(loading.tables if is_beside and loading is not None else self._stream.tables)
+        piece = self._pieces[is_beside].take(batch, tables)
+        if batch.count:
+            names = {name: table.table for name, (table, _) in self._known.items()}
+            with self._saying:
+                self._begin_work(to_work(batch, names, piece, is_beside))
 
     def _say(self, report: BatchReport) -> None:
         with self._saying:

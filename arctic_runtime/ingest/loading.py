@@ -23,15 +23,25 @@ class Loading:
     The rows of a snapshot are collected, and published when all are there; then changes are, as they come. The stream
     takes the tables on from where its own position and that of the load are known to be without a gap: it is closed,
     and the load goes on until it is past that. Until this is noted the tables do not belong to the stream, so a process
-    that dies is followed by one that loads them anew. `due` is called when it is time for that, or the load failed.
+    that dies is followed by one that loads them anew. `due` is called when it is time for that, or the load failed, and
+    `begin` gets each batch before it is written.
     """
 
-    def __init__(self, load: TableLoad, writer: BatchWriter, report: Report, due: Callable[[], None], near: float):
+    def __init__(
+        self,
+        load: TableLoad,
+        writer: BatchWriter,
+        report: Report,
+        due: Callable[[], None],
+        near: float,
+        begin: Callable[[Batch], None] = lambda _: None,
+    ) -> None:
         self.tables = frozenset(writer.tables)
         self.is_due = False
         self._load = load
         self._writer = writer
         self._report = report
+        self._begin = begin
         self._due = due
         self._near = near
         self._age: float | None = None
@@ -71,6 +81,7 @@ class Loading:
         with closing(self._load.batches()) as batches:
             for batch in batches:
                 started = time.monotonic()
+                self._begin(batch)
                 if batch.comes_again:
                     self._report((), batch, 0.0)
                     letters, last = self._begun(), None

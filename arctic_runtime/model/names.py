@@ -12,6 +12,7 @@ CHANGES_SUFFIX = "__changes"
 BASE_SUFFIX = "__base"
 TOTALS_SUFFIX = "__totals"
 FORGET_SUFFIX = "__forget"
+STAGED_SUFFIX = "__snapshot"
 CURRENT_SUFFIX = "_current"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
@@ -65,6 +66,21 @@ class TableName:
     def forgotten(self) -> TableName:
         """The table that keeps the keys of rows which are being forgotten, until they are."""
         return self.sibling(self.name + FORGET_SUFFIX)
+
+    @property
+    def staged(self) -> TableName:
+        """The table that collects the rows of a source's snapshot while the table is loaded again."""
+        return self.sibling(self.name + STAGED_SUFFIX)
+
+    @property
+    def helpers(self) -> dict[str, TableName]:
+        """The relations that may be made beside this table, by what they are for people."""
+        return {
+            "change table": self.changes,
+            "base": self.base,
+            "aggregate state": self.totals,
+            "table of keys to forget": self.forgotten,
+        }
 
     def branch(self, branch: str) -> tuple[str, str, str, str]:
         """The parts that name one branch of this table in a statement."""

@@ -16,6 +16,7 @@ from arctic_runtime.catalog.observe import (
 )
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.table_facts import observe_lineage
+from arctic_runtime.catalog.unmerged_rows import UnmergedRows
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
 from arctic_runtime.model.consistent_cut import version_at
 from arctic_runtime.model.freshness import Freshness
@@ -62,8 +63,10 @@ class Ingestion:
 class Status:
     """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
 
-    `savepoints` are versions by their names. `ingestion` is None for tables that models make. A table without a key has
-    nothing to merge. `freshness` is None if it was not asked for, or there is no table.
+    `rows` are those that readers see, also if changes are not merged yet; with `changelog: input`, whose change rows do
+    not tell which rows are new, those of the base. `savepoints` are versions by their names. `ingestion` is None for
+    tables that models make. A table without a key has nothing to merge. `freshness` is None if it was not asked for, or
+    there is no table.
     """
 
     model: str
@@ -101,17 +104,23 @@ class HistoryEntry:
     columns: SchemaChange = field(default_factory=SchemaChange)
 
 
-def status(reader: CatalogReader, model: Model, project: Sequence[Model]) -> Status:
-    """The state of one table; `project` are the models that may read it."""
+def status(reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None) -> Status:
+    """The state of one table; `project` are the models that may read it.
+
+    `counts` are those of unmerged rows that are known; whoever asks often keeps them.
+    """
     state = observe_model(reader, model)
     if state.appended is not None:
         return replace(_status_of(reader, model, state.appended, project), has_key=False)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
     pending = state.changes.after(state.base.merged)
+    rows = state.base.rows
+    if model.config.merge == "on_read" and model.config.changelog == "lookup":
+        rows += (counts or UnmergedRows(reader)).count(model.table.changes, pending)
     return replace(
         _status_of(reader, model, state.changes, project),
-        rows=state.base.rows,
+        rows=rows,
         nodes=_nodes(reader, model),
         unmerged_commits=len(pending),
         unmerged_rows=state.changes.rows_after(state.base.merged),
@@ -163,7 +172,7 @@ def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> In
     )
 
 
-def freshness_of(
+def observe_freshness(
     reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
 ) -> dict[TableName, Freshness]:
     """How fresh the tables of models are, through all layers; those without a table are left out."""
@@ -176,10 +185,10 @@ def describe_status(status: Status, now: datetime.datetime | None = None) -> lis
     """A few lines for people; how fresh the table is, as of `now`."""
     if not status.built:
         return [f"{status.model}: not built yet"]
-    extent = f"{status.rows:,} rows, {status.files} files, {status.bytes:,} bytes"
-    own = [f"  without a key, appended to: {extent}"]
+    files = f"{status.files} files, {status.bytes:,} bytes"
+    own = [f"  without a key, appended to: {status.rows:,} rows, {files}"]
     if status.has_key:
-        own = [f"  base: {extent}, {status.nodes} nodes"]
+        own = [f"  {status.rows:,} rows; base: {files}, {status.nodes} nodes"]
         own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",

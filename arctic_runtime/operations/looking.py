@@ -83,7 +83,7 @@ def _status(context: OperationContext, models: Sequence[Model], values: Values) 
     lines: list[str] = []
     wanted = values["tree"] or values["partition"] is not None
     now = datetime.now(timezone.utc)
-    freshness = inspect.freshness_of(context.reader, models, context.models, now)
+    freshness = inspect.observe_freshness(context.reader, models, context.models, now)
     for model in models:
         status = inspect.status(context.reader, model, context.models)
         status = replace(status, freshness=freshness.get(model.table))

@@ -35,7 +35,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Late:
+class Lateness:
     """Why a table is not fresh, as `Freshness` has it."""
 
     state: FreshnessState
@@ -61,7 +61,7 @@ class FreshnessPlan:
 
     def freshness(self, name: str) -> Freshness:
         """The freshness of a table among those that were observed."""
-        claims, lag = self._claims_now(name), self._lag(name)
+        claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
         late = self._judge(name, claims, lag)
@@ -71,28 +71,28 @@ class FreshnessPlan:
 
     # As of when sources are shown
 
-    def _claims_now(self, name: str) -> Claims:
+    def _find_claims(self, name: str) -> Claims:
         """As of when a table shows each source at its newest version; a source that it shows in full is left out."""
         if (name, None) in self._claims:
             return self._claims[name, None]
-        self._claims[name, None] = {}  # ends circles
+        self._claims[name, None] = {}  # breaks cycles
         facts = self._tables.get(name)
         claims: Claims = {}
         if facts is not None and facts.origin is not None:
             claims = {name: facts.origin.as_of or UNKNOWN}
         elif facts is not None and facts.offsets is not None:
-            claims = self._claims_of_offsets(facts.offsets)
+            claims = self._merge_claims(facts.offsets)
         self._claims[name, None] = claims
         return claims
 
-    def _claims_of_offsets(self, offsets: Mapping[str, Version]) -> Claims:
+    def _merge_claims(self, offsets: Mapping[str, Version]) -> Claims:
         claims: dict[str, datetime] = {}
         for table, offset in offsets.items():
-            for source, at in self._claims_as_of(table, offset).items():
+            for source, at in self._find_claims_at(table, offset).items():
                 claims[source] = min(at, claims.get(source, at))
         return claims
 
-    def _claims_as_of(self, name: str, offset: Version) -> Claims:
+    def _find_claims_at(self, name: str, offset: Version) -> Claims:
         """As of when a version of a table that a reader has read shows each source."""
         facts = self._tables.get(name)
         if facts is None:
@@ -100,93 +100,101 @@ class FreshnessPlan:
         if offset.table != facts.log:
             return {name: UNKNOWN}
         unread = facts.after(offset)
-        return self._claims_before(name, facts, unread[0]) if unread else self._claims_now(name)
+        return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
-    def _claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
         """As of when a table showed each source until a commit."""
         key = (name, commit.version.snapshot)
         if key not in self._claims:
-            self._claims[key] = {}  # ends circles
-            self._claims[key] = self._find_claims_before(name, facts, commit)
+            self._claims[key] = {}  # breaks cycles
+            self._claims[key] = self._observe_claims_before(name, facts, commit)
         return self._claims[key]
 
-    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+    def _observe_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
         if facts.origin is not None:
-            return {name: _shown_before(facts, commit)}
+            return {name: _find_shown_before(facts, commit)}
         if facts.offsets is None:
             return {name: time_of(commit.at_ms)}
-        before = (of for of in reversed(facts.commits) if of.version.sequence < commit.version.sequence and is_run(of))
+        before = (
+            older
+            for older in reversed(facts.commits)
+            if older.version.sequence < commit.version.sequence and is_run(older)
+        )
         last = next(before, None)
-        return {name: UNKNOWN} if last is None else self._claims_of_offsets(offsets_of(RunSummary.decode(last.summary)))
+        return {name: UNKNOWN} if last is None else self._merge_claims(offsets_of(RunSummary.decode(last.summary)))
 
-    def _lag(self, name: str) -> float:
+    def _sum_lags(self, name: str) -> float:
         """How old a table may be, by its own `target_lag` and those above."""
         if name not in self._lags:
-            self._lags[name] = 0.0  # ends circles
+            self._lags[name] = 0.0  # breaks cycles
             facts = self._tables.get(name)
-            above = max(map(self._lag, facts.offsets or ()), default=0.0) if facts else 0.0
+            above = max(map(self._sum_lags, facts.offsets or ()), default=0.0) if facts else 0.0
             self._lags[name] = above + (facts.target_lag_seconds if facts else 0.0)
         return self._lags[name]
 
     # What a table is late for
 
-    def _judge(self, name: str, claims: Claims, lag: float) -> Late | None:
+    def _judge(self, name: str, claims: Claims, lag: float) -> Lateness | None:
         """Why a table is not fresh; None if it is."""
         for _, source in sorted((at, source) for source, at in claims.items()):
             facts = self._tables.get(source)
             if facts is None or facts.origin is None:
                 continue
-            late = self._cause(source, facts.origin, lag)
+            late = self._find_cause(source, facts.origin, lag)
             if late is not None:
                 return replace(late, state="held") if facts.origin.wait and source == name else late
-        unread = self._oldest_unread(name)
+        unread = self._find_oldest_unread(name)
         if unread is not None:
             is_allowed = (self._now - unread.at).total_seconds() < lag
             halt = self._tables[unread.reader].halt or Halt("has yet to read them", "")
             commits = "1 commit" if unread.commits == 1 else f"{unread.commits:,} commits"
             reason = f"{unread.table} has {commits} more: {unread.reader} {halt.reason}"
-            return Late("delayed" if is_allowed else "behind", unread.table, unread.at, reason, halt.action)
+            return Lateness("delayed" if is_allowed else "behind", unread.table, unread.at, reason, halt.action)
         remade = next((source for source, at in sorted(claims.items()) if at == UNKNOWN), None)
         if remade is not None:
             action = "run the models that read it"
-            return Late("behind", remade, None, f"{remade} was made anew, and its rows were not read yet", action)
+            return Lateness("behind", remade, None, f"{remade} was made anew, and its rows were not read yet", action)
         return None
 
-    def _cause(self, table: str, origin: OriginStatus, lag: float) -> Late | None:
+    def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:
         """Why tables below a table of a source are late, and it is itself; None if the source is shown in time."""
         source, failure = origin.source, origin.failure
         if origin.wait is not None:
-            reason = f"{table} waits: {first_line(origin.wait.message)}"
-            return Late("behind", source, origin.wait.since, reason, advice_of(origin.wait.message) or _mend(source))
+            reason = f"{table} waits: {read_first_line(origin.wait.message)}"
+            return Lateness(
+                "behind", source, origin.wait.since, reason, read_advice(origin.wait.message) or _advise_to_mend(source)
+            )
         if failure is not None:
-            reason = f"ingestion of source {source} fails: {first_line(failure.message)}"
-            return Late("behind", source, failure.since, reason, advice_of(failure.message) or _mend(source))
+            reason = f"ingestion of source {source} fails: {read_first_line(failure.message)}"
+            return Lateness(
+                "behind", source, failure.since, reason, read_advice(failure.message) or _advise_to_mend(source)
+            )
         start = "" if origin.is_ingested(self._now) else f"start `arctic serve` or `arctic ingest {source}`"
         if origin.as_of is None:
-            return Late("behind", source, None, f"{table} is not loaded in full yet", start)
+            return Lateness("behind", source, None, f"{table} is not loaded in full yet", start)
         seconds = (self._now - origin.as_of).total_seconds()
         if seconds <= lag + self._confirmed_seconds + origin.trigger_seconds:
             return None
         if start:
-            return Late("behind", source, origin.as_of, f"no process ingests source {source}", start)
+            return Lateness("behind", source, origin.as_of, f"no process ingests source {source}", start)
         reason = f"ingestion of source {source} by {origin.ingested_by} has come no further"
-        return Late("behind", source, origin.as_of, reason, _LAGS)
+        return Lateness("behind", source, origin.as_of, reason, _LAGS)
 
-    def _oldest_unread(self, name: str) -> Unread | None:
+    def _find_oldest_unread(self, name: str) -> Unread | None:
         if name not in self._unread:
-            self._unread[name] = None  # ends circles
-            found = min(self._all_unread(name), key=lambda unread: unread.at, default=None)
-            self._unread[name] = found
+            self._unread[name] = None  # breaks cycles
+            oldest = min(self._iterate_unread(name), key=lambda unread: unread.at, default=None)
+            self._unread[name] = oldest
         return self._unread[name]
 
-    def _all_unread(self, name: str) -> Iterator[Unread]:
+    def _iterate_unread(self, name: str) -> Iterator[Unread]:
         facts = self._tables.get(name)
         for table, offset in (facts.offsets or {}).items() if facts else ():
             above = self._tables.get(table)
             commits = above.after(offset) if above else ()
             if commits:
                 yield Unread(time_of(commits[0].at_ms), name, table, len(commits))
-            if table != name and (unread := self._oldest_unread(table)) is not None:
+            if table != name and (unread := self._find_oldest_unread(table)) is not None:
                 yield unread
 
 
@@ -196,28 +204,30 @@ _LAGS = (
 )
 
 
-def first_line(message: str) -> str:
+def read_first_line(message: str) -> str:
     """The first line of an error message."""
     return message.strip().partition("\n")[0].rstrip(".:;")
 
 
-def advice_of(message: str) -> str:
+def read_advice(message: str) -> str:
     """What an error message says to do; empty if it says nothing."""
     _, _, advice = message.partition("what to do: ")
     return " ".join(advice.split())
 
 
-def _mend(source: str) -> str:
+def _advise_to_mend(source: str) -> str:
     return f"mend what the error of source {source} names; ingestion tries again by itself"
 
 
-def _shown_before(facts: TableFacts, commit: Commit) -> datetime:
+def _find_shown_before(facts: TableFacts, commit: Commit) -> datetime:
     """As of when an ingested table showed its source until a commit, which says so if it knows.
 
     Commits of earlier versions don't: there, it is the newest change of the commits before.
     """
     if (shown := RunSummary.decode(commit.summary).shown_before_ms) is not None:
         return time_of(shown)
-    before = [RunSummary.decode(of.summary) for of in facts.commits if of.version.sequence < commit.version.sequence]
-    times = (time_of(of.source_time_ms) for of in before if of.source_time_ms is not None)
+    before = [
+        RunSummary.decode(older.summary) for older in facts.commits if older.version.sequence < commit.version.sequence
+    ]
+    times = (time_of(run.source_time_ms) for run in before if run.source_time_ms is not None)
     return max(times, default=UNKNOWN)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from arctic_runtime.model.names import TableName
@@ -25,17 +25,17 @@ class JobBoard:
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._open: dict[str, Job] = {}
-        self._ended: deque[Job] = deque(maxlen=thresholds.ended_jobs)
+        self._ended: dict[JobKind, deque[Job]] = {}
         self._cancels: dict[str, Callable[[], None]] = {}
 
     def jobs(self) -> Sequence[Job]:
-        """Those that wait or run, then those that ended, newest first."""
+        """Those that wait or run, then those that ended, newest first. Of each kind as many are kept."""
         with self._lock:
-            return [*reversed(self._open.values()), *reversed(self._ended)]
+            return [*reversed(self._open.values()), *sorted(self._all_ended(), key=_ended_last)]
 
     def job(self, number: str) -> Job | None:
         with self._lock:
-            return self._open.get(number) or next((job for job in self._ended if job.number == number), None)
+            return self._open.get(number) or next((job for job in self._all_ended() if job.number == number), None)
 
     def add(
         self, kind: JobKind, name: str, tables: Sequence[TableName], reason: str = "", state: JobState = "waiting"
@@ -83,7 +83,7 @@ class JobBoard:
             seconds = max(0.0, (now - job.began_at).total_seconds()) if job.began_at else 0.0
             lines = (*job.lines, *outcome.pop("lines", ()))[-self._thresholds.job_lines :]
             job = replace(job, state=state, ended_at=now, seconds=seconds, lines=lines, **outcome)
-            self._ended.append(job)
+            self._ended.setdefault(job.kind, deque(maxlen=self._thresholds.ended_jobs)).append(job)
         self._events.add("job", job)
         return job
 
@@ -109,8 +109,16 @@ class JobBoard:
         self.say(number, "cancelled by a user")
         return self.job(number)
 
+    def _all_ended(self) -> Iterator[Job]:
+        return chain.from_iterable(self._ended.values())
+
     def _put(self, job: Job) -> Job:
         with self._lock:
             self._open[job.number] = job
         self._events.add("job", job)
         return job
+
+
+def _ended_last(job: Job) -> tuple[float, int]:
+    """Orders jobs that ended, the newest first."""
+    return (-job.ended_at.timestamp() if job.ended_at is not None else 0.0, -int(job.number))

@@ -23,8 +23,9 @@ change wait; `failed` if its last refresh or its ingestion failed; `held` below 
 table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if it is written by others.
 """
 
-JobKind = Literal["refresh", "upkeep", "operation", "run", "test"]
-"""A `run` is one by dbt, of a model that is scheduled, and a `test` the data tests of a table."""
+JobKind = Literal["refresh", "ingest", "upkeep", "operation", "run", "test"]
+"""An `ingest` is a batch of a source, a `run` one by dbt, of a model that is scheduled, and a `test` the data tests of
+a table."""
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -96,7 +97,7 @@ class TableOverview:
 
 @dataclass(frozen=True)
 class Job:
-    """Work on tables: a refresh, upkeep, an operation that a user asked for, a scheduled run, or tests.
+    """Work on tables: a refresh, a batch, upkeep, an operation that a user asked for, a scheduled run, or tests.
 
     `reason` says why it is done. `lines` are those for people, as they come; `rows` the changed rows by action, and
     `bytes` what was written anew. `answer` is the data of an operation's answer. `seconds` is how long it ran.

@@ -20,10 +20,11 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.follower import Follower
+from arctic_runtime.service.ingest_jobs import IngestJobs
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
 from arctic_runtime.service.observed_tables import ObservedTables
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, ingest_part, is_news, overviews
+from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, is_news, overviews, to_part_name
 from arctic_runtime.service.schedules import Scheduled, schedule_part
 from arctic_runtime.service.surroundings import Surroundings, named
 from arctic_runtime.service.task import Report, Task
@@ -80,8 +81,9 @@ class LiveWarehouse:
         self._refreshing: dict[TableName, Refreshing] = {}
         self._jobs_of: dict[TableName, str] = {}
         self._ingestions: dict[str, IngestionRun] = {}
+        self.ingest_jobs = IngestJobs(board)
         self._tables: dict[TableName, TableOverview] = {}
-        self._told: dict[TableName, TableOverview] = {}
+        self._last_overviews: dict[TableName, TableOverview] = {}
         self._state = ServiceState(datetime.now(timezone.utc), version, project.name, "starting")
 
     def close(self) -> None:
@@ -110,25 +112,28 @@ class LiveWarehouse:
         if number is not None:
             self._end_job(number, report)
 
-    def ingestion_begins(self, source: str) -> None:
+    def begin_ingestion(self, source: str) -> None:
         """A source is ingested from now on; why that failed before stays until a batch has succeeded."""
         self._change_ingestion(source, is_running=True)
 
-    def ingestion_fails(self, source: str, message: str, is_running: bool) -> None:
+    def fail_ingestion(self, source: str, message: str, is_running: bool) -> None:
         """The source can't be read, or ingestion of it has ended by an error."""
         known = self._ingestions.get(source, IngestionRun()).failure
         since = known.since if known is not None else datetime.now(timezone.utc)
         self._change_ingestion(source, is_running=is_running, failure=Failure(message, since))
-        self.set_error(ingest_part(source), message)
+        self.set_error(to_part_name(source), message)
+        if not is_running:
+            self.ingest_jobs.close(source, message)
 
-    def ingestion_succeeds(self, source: str) -> None:
+    def confirm_ingestion(self, source: str) -> None:
         """A batch of a source was published, or the source was found to have no more."""
         self._change_ingestion(source, failure=None)
-        self.set_error(ingest_part(source), "")
+        self.set_error(to_part_name(source), "")
 
-    def ingestion_ends(self, source: str) -> None:
+    def end_ingestion(self, source: str) -> None:
         """A source is no longer ingested by this service."""
         self._change_ingestion(source, is_running=False)
+        self.ingest_jobs.close(source)
 
     def _change_ingestion(self, source: str, **changed: Any) -> None:
         with self._lock:
@@ -183,10 +188,10 @@ class LiveWarehouse:
 
     def _tell(self) -> None:
         """Tells of the tables that are others than they were told; that time passes alone, now and then."""
-        self._told = {table: of for table, of in self._told.items() if table in self._tables}
+        self._last_overviews = {table: of for table, of in self._last_overviews.items() if table in self._tables}
         for table, overview in self._tables.items():
-            if is_news(self._told.get(table), overview, self._limits.told_seconds):
-                self._told[table] = overview
+            if is_news(self._last_overviews.get(table), overview, self._limits.as_of_event_seconds):
+                self._last_overviews[table] = overview
                 self.events.add("table", overview)
 
     def _with_times(self, table: TableName, of: Refreshing, now: datetime) -> Refreshing:

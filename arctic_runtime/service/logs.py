@@ -21,6 +21,9 @@ LOGGER = "arctic"
 _FIELDS = "arctic_fields"
 """The attribute of a log record that holds its fields."""
 
+_AT = "arctic_at"
+"""The attribute of a log record that holds when something happened, if it was logged later."""
+
 _TOLD_STATES = ("running", "done", "failed", "cancelled")
 _MASK = "***"
 
@@ -36,8 +39,9 @@ class JsonFormatter(logging.Formatter):
         self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
+        now = datetime.fromtimestamp(record.created, timezone.utc)
         line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "time": (getattr(record, _AT, None) or now).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._shown(record.getMessage()),
@@ -70,10 +74,10 @@ def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
     logging.getLogger(LOGGER).setLevel(logging.INFO)
 
 
-def log(level: int, message: str, **fields: Any) -> None:
-    """Logs a message with fields, of which those that are None are left out."""
+def log(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
+    """Logs a message with fields, of which those that are None are left out; `at` is when it happened, if not now."""
     given = {name: value for name, value in fields.items() if value is not None}
-    logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: given})
+    logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: given, _AT: at})
 
 
 def say(text: str) -> None:
@@ -121,21 +125,23 @@ class EventLogger:
     def _log(self, event: Event) -> None:
         match event.kind:
             case "job":
-                self._log_job(event.data)
+                self._log_job(event.data, event.at)
             case "batch":
-                log_batch(event.data)
+                log_batch(event.data, event.at)
             case "service":
                 self._log_service(event.data)
 
-    def _log_job(self, job: Job) -> None:
-        """A job tells of its progress too; only another state is worth a line."""
+    def _log_job(self, job: Job, at: datetime) -> None:
+        """A job tells of its progress too; only another state is worth a line. A batch that ends has one of its own."""
+        if job.kind == "ingest" and job.state != "failed":
+            return
         if job.state not in _TOLD_STATES or self._states.get(job.number) == job.state:
             return
         if job.state == "running":
             self._states[job.number] = job.state
         else:
             self._states.pop(job.number, None)
-        log_job(job)
+        log_job(job, at)
 
     def _log_service(self, state: ServiceState) -> None:
         before, self._service = self._service, state
@@ -156,8 +162,8 @@ def _told(state: ServiceState) -> tuple[object, ...]:
     return (state.role, state.leader, state.is_paused, dict(state.errors))
 
 
-def log_job(job: Job) -> None:
-    """Logs a job in the state that it has."""
+def log_job(job: Job, at: datetime | None = None) -> None:
+    """Logs a job in the state that it has since a time."""
     tables = [str(table) for table in job.tables]
     log(
         logging.ERROR if job.state == "failed" else logging.INFO,
@@ -172,11 +178,12 @@ def log_job(job: Job) -> None:
         rows=dict(job.rows) or None,
         bytes=job.bytes or None,
         error=job.error or None,
+        at=at,
     )
 
 
-def log_batch(batch: Mapping[str, Any]) -> None:
-    """Logs a batch that was ingested."""
+def log_batch(batch: Mapping[str, Any], at: datetime | None = None) -> None:
+    """Logs a batch whose ingestion ended at a time."""
     dead = batch["dead"]
     log(
         logging.WARNING if dead else logging.INFO,
@@ -187,4 +194,5 @@ def log_batch(batch: Mapping[str, Any]) -> None:
         rows=batch["tables"],
         dead=dead or None,
         seconds=batch["seconds"],
+        at=at,
     )

@@ -406,7 +406,7 @@ COUNTERS = (
     Counter(
         "arctic_jobs_ended_total",
         ("kind", "outcome"),
-        "Jobs that ended, by kind (refresh, upkeep, operation, run, test) and outcome.",
+        "Jobs that ended, by kind (refresh, ingest, upkeep, operation, run, test) and outcome.",
         _of_job(lambda job: (((job.kind, job.state), 1.0),)),
         lambda _: product(get_args(JobKind), sorted(ENDED)),
     ),

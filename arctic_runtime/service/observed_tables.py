@@ -11,6 +11,7 @@ from arctic_runtime.catalog.heads import SharedHeads
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.table_facts import observe_facts, to_facts
+from arctic_runtime.catalog.unmerged_rows import UnmergedRows
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.freshness import TableFacts
 from arctic_runtime.model.ingestion import time_of
@@ -44,6 +45,7 @@ class ObservedTables:
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
         self._shared_heads = heads
+        self._counts = UnmergedRows(reader)
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
         self.readable: frozenset[TableName] = frozenset()
@@ -82,7 +84,7 @@ class ObservedTables:
         log = observe_model(self._reader, model).log
         if log is None:
             return None
-        return ObservedTable(to_facts(self._reader, model, log), status(self._reader, model, ()))
+        return ObservedTable(to_facts(self._reader, model, log), status(self._reader, model, (), self._counts))
 
 
 def _relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:

@@ -12,10 +12,11 @@ from arctic_runtime.model.ingestion import Failure
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
-from arctic_runtime.plan.freshness import FreshnessPlan, advice_of, first_line
+from arctic_runtime.plan.freshness import FreshnessPlan, read_advice, read_first_line
 from arctic_runtime.service.live import IngestionState, Lag, TableKind, TableOverview, TableState
 from arctic_runtime.service.observed_tables import ObservedTable
 from arctic_runtime.service.schedules import Scheduled
+from arctic_runtime.thresholds.ingest import IngestThresholds
 
 Reads = Mapping[TableName, Collection[TableName]]
 
@@ -43,7 +44,7 @@ class IngestionRun:
     failure: Failure | None = None
 
 
-def ingest_part(source: str) -> str:
+def to_part_name(source: str) -> str:
     """The name under which errors of ingestion of a source are shown among parts of the service."""
     return f"ingest {source}"
 
@@ -68,7 +69,7 @@ class Shown:
     flow_seconds: float = 60.0
     scheduled: Mapping[TableName, Scheduled] = field(default_factory=dict)
     readable: Collection[TableName] = ()
-    confirmed_seconds: float = 150.0
+    confirmed_seconds: float = IngestThresholds.confirmed_seconds
 
     def read_by(self, name: TableName) -> Collection[TableName]:
         """What a model reads, whoever runs it."""
@@ -78,22 +79,22 @@ class Shown:
 def overviews(shown: Shown) -> list[TableOverview]:
     """Every table, layer by layer, and by name within a layer."""
     layers = _layers(shown)
-    facts = {str(name): _facts(name, observed, shown) for name, observed in shown.observed.items()}
+    facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
     plan = FreshnessPlan(facts, shown.now, shown.confirmed_seconds)
     readers = _readers(shown)
     found = [_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
     return sorted(found, key=lambda of: (of.layer, of.table))
 
 
-def is_news(told: TableOverview | None, now: TableOverview, told_seconds: float) -> bool:
-    """Whether readers are to get another overview: a source that is shown as of later is news after a while alone."""
-    if told is None or told.freshness is None or now.freshness is None:
-        return told != now
-    before, after = told.freshness.as_of, now.freshness.as_of
-    if before is None or after is None or abs((after - before).total_seconds()) >= told_seconds:
-        return told != now
-    ingestion = now.ingestion and replace(now.ingestion, as_of=told.ingestion.as_of if told.ingestion else None)
-    return told != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
+def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
+    """Whether readers are to get another overview than the last; that it holds as of later counts after a while."""
+    if last is None or last.freshness is None or now.freshness is None:
+        return last != now
+    before, after = last.freshness.as_of, now.freshness.as_of
+    if before is None or after is None or abs((after - before).total_seconds()) >= seconds:
+        return last != now
+    ingestion = now.ingestion and replace(now.ingestion, as_of=last.ingestion.as_of if last.ingestion else None)
+    return last != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
 
 
 def _layers(shown: Shown) -> dict[TableName, int]:
@@ -126,21 +127,21 @@ def _readers(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
     return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in found.items()}
 
 
-def _facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
+def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
     """What tables tell, with what this service knows of its own ingestion and refreshes."""
     facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
     if facts.origin is not None:
         run = shown.ingestions.get(facts.origin.source, IngestionRun())
-        return replace(facts, origin=_with_run(facts.origin, run, shown.now))
+        return replace(facts, origin=_add_run(facts.origin, run, shown.now))
     if _is_paused(name, shown):
         return replace(facts, halt=Halt("is paused", f"resume {name}"))
     if refreshing.error:
-        action = advice_of(refreshing.error) or "mend what its error names; it is tried again by itself"
-        return replace(facts, halt=Halt(f"fails: {first_line(refreshing.error)}", action))
+        action = read_advice(refreshing.error) or "mend what its error names; it is tried again by itself"
+        return replace(facts, halt=Halt(f"fails: {read_first_line(refreshing.error)}", action))
     return facts
 
 
-def _with_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
+def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
     """A source that this service ingests: tables may not tell of a failure, if they can't be written either."""
     origin = replace(origin, failure=origin.failure or run.failure)
     if not run.is_running or origin.is_ingested(now):

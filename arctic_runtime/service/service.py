@@ -22,7 +22,7 @@ from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live_warehouse import LiveWarehouse
-from arctic_runtime.service.overviews import ingest_part
+from arctic_runtime.service.overviews import to_part_name
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.records import pause_after
 from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
@@ -246,7 +246,7 @@ class Service:
         )
         parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
         parts |= {"schedules": partial(self._timetable.run, term.over), "tests": partial(self._tests.run, term.over)}
-        parts |= {ingest_part(of.name): partial(self._ingest, term, of) for of in self._ingesting()}
+        parts |= {to_part_name(of.name): partial(self._ingest, term, of) for of in self._ingesting()}
         with follower:
             follower.follow(project.followed())
             term.on_end(follower.stop)
@@ -290,7 +290,7 @@ class Service:
         """Ingests a source; where that fails it is tried again after a pause, and the others go on."""
         failures, name = 0, ingestion.name
         while not term.over.is_set():
-            self.live.ingestion_begins(name)
+            self.live.begin_ingestion(name)
             began = time.monotonic()
             remove = term.on_end(ingestion.stop)
             try:
@@ -298,19 +298,19 @@ class Service:
                 break
             except Exception as error:
                 if (end := spark_ended(error)) is not None:
-                    self.live.ingestion_fails(name, str(end), is_running=False)
+                    self.live.fail_ingestion(name, str(end), is_running=False)
                     self.fail(end)
                     return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
                 message = message_of(error)
-                self.live.ingestion_fails(name, message, is_running=False)
+                self.live.fail_ingestion(name, message, is_running=False)
                 self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 term.over.wait(pause)
             finally:
                 remove()
-        self.live.ingestion_ends(name)
+        self.live.end_ingestion(name)
 
     def _part_fails(self, part: str, message: str) -> None:
         """Shows why a part does not work, and says so when that has changed; an empty message ends it."""

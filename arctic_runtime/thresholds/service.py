@@ -63,7 +63,7 @@ class ServiceThresholds:
     flow_seconds: float = 60.0
     """The time over which changed rows of a table are counted as recent."""
 
-    told_seconds: float = 30.0
+    as_of_event_seconds: float = 30.0
     """By how much later a table must show its sources before readers of events are told of that alone."""
 
 

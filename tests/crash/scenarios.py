@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import CatalogError, DataError
+from arctic_runtime.errors import CatalogError, SourceError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
@@ -34,6 +34,7 @@ from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
+from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model, ModelConfig, Retention
@@ -494,16 +495,22 @@ def ingestion() -> Scenario:
     )
 
 
+class Broken(Replay):
+    """A replay whose source breaks at the end of its log."""
+
+    def batches(self, until_drained: bool) -> Iterator[Batch]:
+        yield from super().batches(until_drained)
+        raise SourceError("the source is away")
+
+
 def failing_ingestion() -> Scenario:
-    """Ingestion that ends with an error: a dead letter more than is allowed."""
-    texts = [event("c", None, {"id": 1, "item": "a", "n": 1}), "{"]
+    """Ingestion that ends with an error after its first batch."""
+    first = Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
-        with suppress(DataError):
-            ingest(
-                lake, replace(source_of(lake, "orders"), most_dead=0), Replay([[Part("public.orders", ORDERS, texts)]])
-            )
+        with suppress(SourceError):
+            ingest(lake, source_of(lake, "orders"), Broken([[first]]))
 
     return Scenario(("ingest.fail",), lambda lake: None, act, tables=("orders",))
 

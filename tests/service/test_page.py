@@ -13,8 +13,10 @@ from playwright.sync_api import expect
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.freshness import Freshness
+from arctic_runtime.model.names import TableName
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.live import Job
 from tests.service.fake import HOSTILE, FakeService, overviews
 from tests.service.shown import Shown
 from tests.unit.service.late_sources import NOW as LATE
@@ -243,6 +245,21 @@ def test_two_versions_are_compared_row_by_row(page: Shown) -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_under_way_is_a_job_that_nobody_cancels(page: Shown, fake: FakeService) -> None:
+    tables, began = (TableName("lake", "ods", "ods_flights"),), datetime.now(timezone.utc)
+    reason = "8,192 events of a load, piece 3: table 2 of 8, 157,000 rows so far from postgresql db1:5432/shop"
+    job = Job("900", "ingest", "ingest shop", tables, "running", began, began, reason=reason)
+    fake.events.add("job", job)
+    shown = page.open("jobs")
+    fake.events.add("job", job)
+    batch = shown.locator(".job", has_text="ingest shop")
+    expect(batch).to_contain_text(reason)
+    expect(batch.get_by_role("button")).to_have_count(0)
+    fake.events.add("job", replace(job, state="done", rows={"upsert": 12, "delete": 1}, lines=("shop: 13 events",)))
+    expect(batch).to_contain_text("+12 ~0 −1")
+    assert page.broken_rules() == []
+
+
 def test_a_job_is_cancelled(page: Shown, fake: FakeService) -> None:
     shown = page.open("jobs")
     running = shown.locator(".job-running")

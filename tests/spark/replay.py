@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from arctic_runtime.ingest.batch_work import BatchWork
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -199,6 +200,10 @@ def ingest(lake: Warehouse, source: IngestSource, transport: Replay, tables: Col
 
 
 def ingestion_of(
-    lake: Warehouse, source: IngestSource, transport: Replay, report: Callable[[BatchReport], None] = lambda _: None
+    lake: Warehouse,
+    source: IngestSource,
+    transport: Replay,
+    report: Callable[[BatchReport], None] = lambda _: None,
+    begin: Callable[[BatchWork], None] = lambda _: None,
 ) -> Ingestion:
-    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, report)
+    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, report, begin)

@@ -135,6 +135,68 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
     assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2)}
 
 
+def test_a_batch_is_told_of_before_it_is_published_and_after(lake: Warehouse) -> None:
+    source = source_of(lake, "orders", "items")
+    read = [event("r", None, {"id": n, "item": "a", "n": n}) for n in range(3)]
+    item = Part("public.items", ITEMS, [event("r", None, {"name": "a", "price": 1.25})])
+    log = [
+        [Part("public.orders", ORDERS, read)],
+        [item],
+        [Part("public.orders", ORDERS, [event("d", {"id": 1, "item": "a", "n": 1}, None)])],
+    ]
+    told: list[str] = []
+    ingestion_of(
+        lake,
+        source,
+        Replay(log, snapshot=2),
+        lambda report: told.append(f"{report.count} published"),
+        lambda work: told.append(f"{work.describe()} to {', '.join(table.name for table in work.tables)}"),
+    ).run(once=True)
+    assert told == [
+        "3 events of a load, piece 1: table 1 of 2, 3 rows so far to orders",
+        "3 published",
+        "1 event of a load, piece 2: table 2 of 2, 4 rows so far to items",
+        "1 published",
+        "1 event to orders",
+        "1 published",
+    ]
+
+
+def test_status_counts_the_rows_that_readers_see_before_they_are_merged(lake: Warehouse) -> None:
+    """Also where an event deletes a row that never was, and where a table has nothing but its key."""
+    lake = lake.under(merge={"unmerged_share": 100.0})
+    source = source_of(lake, "orders", "keys", merge="on_read")
+    keys = SourceSchema((SourceColumn("id", "bigint"),), ("id",))
+
+    def batch(*operations: tuple[str, int]) -> list[Part]:
+        events = {
+            "c": lambda n: (None, {"id": n}),
+            "u": lambda n: ({"id": n}, {"id": n}),
+            "d": lambda n: ({"id": n}, None),
+        }
+        rows = [(op, *events[op](n)) for op, n in operations]
+        more = [
+            (op, before, after and {**after, "item": "a", "n": place}) for place, (op, before, after) in enumerate(rows)
+        ]
+        return [
+            Part("public.orders", ORDERS, [event(op, before, after) for op, before, after in more]),
+            Part("public.keys", keys, [event(*row) for row in rows if row[0] != "u" and row[2] != {"id": 9}]),
+        ]
+
+    log = [
+        batch(*(("c", n) for n in range(5))),
+        batch(("d", 1), ("u", 2), ("c", 7)),
+        batch(("c", 1), ("d", 3), ("d", 4)),
+    ]
+    log[1][0].texts.append(event("d", {"id": 9, "item": None, "n": None}, None))  # type: ignore[attr-defined]
+    for end in range(1, 4):
+        ingest(lake, source, Replay(log[:end]))
+        for table in source.tables:
+            found = status(lake.reader, table.model(("id",)), [])
+            assert found.rows == lake.spark.table(lake.sql_name(table.name)).count(), (end, table.name)
+            assert found.unmerged_commits == end - 1
+
+
 def test_what_was_asked_in_vain_is_no_failure_of_the_source(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     with pytest.raises(ConfigError, match="gives no snapshot"):

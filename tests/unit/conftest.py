@@ -32,7 +32,7 @@ CHANGES = (
 )  # fmt: skip
 
 Row = tuple[int, str | None]
-Change = tuple[int, str | None, str]
+Change = tuple[int, str | None, str] | tuple[int, str | None, str, int, dict[str, Any]]
 
 
 @dataclass
@@ -166,7 +166,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory, writing: Writing) -> tuple[Wa
     made["dwd"] = [
         w.append("dwd__changes", [(1, "a", "insert"), (2, "b", "insert"), (3, "c", "insert")], **ran({}, "create")),
         w.append("dwd__changes", [(1, "a2", "update")], **ran({"lake.dwd.ods": made["ods"][1]})),
-        w.append("dwd__changes", [(2, "b", "delete"), (4, "d", "insert")], **ran({"lake.dwd.ods": made["ods"][2]})),
+        w.append(
+            "dwd__changes",
+            [(2, "b", "delete", 0, {"note": "b"}), (4, "d", "insert")],
+            **ran({"lake.dwd.ods": made["ods"][2]}),
+        ),
         w.append("dwd__changes", [(4, "d2", "update")], **ran({"lake.dwd.ods": made["ods"][2]})),
     ]
     w.create("dwd__base", arctic_kind="base", arctic_primary_key="id")

@@ -22,7 +22,6 @@ from arctic_runtime.spark.engine.statement import name, statement
 from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.internal import internal
 
-SUFFIX = "__snapshot"
 _RUN = f"{OWN_PREFIX}run"
 
 
@@ -33,7 +32,7 @@ class Stage:
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
-        self.table = table.sibling(f"{table.name}{SUFFIX}")
+        self.table = table.staged
         self._reader = reader
         self._spark = spark
         self._token = uuid.uuid4().hex

@@ -9,13 +9,13 @@ const SIGNS = { waiting: "…", running: "↻", done: "✓", failed: "✕", canc
 const RANK = { running: 0, waiting: 1 };
 
 export function rowsOf(rows) {
-  const { insert = 0, update = 0, delete: gone = 0 } = rows;
-  return insert || update || gone ? `+${short(insert)} ~${short(update)} −${short(gone)}` : "";
+  const { insert = 0, upsert = 0, update = 0, delete: gone = 0 } = rows;
+  return insert || upsert || update || gone ? `+${short(insert + upsert)} ~${short(update)} −${short(gone)}` : "";
 }
 
 export function Job({ job, now }) {
   const [action, run] = useAction();
-  const isOpen = job.state === "running" || job.state === "waiting";
+  const isOpen = (job.state === "running" || job.state === "waiting") && job.kind !== "ingest";
   const seconds = job.state === "running" && job.began_at ? Math.max(job.seconds, (now - Date.parse(job.began_at)) / 1000) : job.seconds;
   const cost = [rowsOf(job.rows), job.bytes ? `${bytes(job.bytes)} written` : ""].filter(Boolean).join(", ");
   return html`<li class=${`job job-${job.state}`}>

@@ -144,7 +144,7 @@ class ArcticAdapter(SparkAdapter):
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._readers = Readers(self._nodes, self._sources)
-        maintenance.check_manifest(self._nodes)
+        maintenance.check_manifest(self._nodes, self._sources)
         check_served(self._nodes)
 
     @available.parse(lambda *_a, **_k: "")

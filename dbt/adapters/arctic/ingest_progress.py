@@ -39,12 +39,31 @@ def progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
         with in_place(sources) as say:
             yield say
     else:
-        yield _say_line
+        yield LineWriter(lambda text: print(text, flush=True)).say
 
 
-def _say_line(source: str, batch: BatchReport) -> None:
-    if batch.count:
-        print(line(source, batch), flush=True)
+class LineWriter:
+    """Writes a line for each batch with events that has just ended, and for why a source can't be read if that is new.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._failures: dict[str, str] = {}
+
+    def say(self, source: str, batch: BatchReport) -> None:
+        failure = batch.progress.failure
+        message = "" if failure is None else failure.message
+        if batch.count:
+            self._write(f"{_clock()}  {line(source, batch)}")
+        elif message and self._failures.get(source) != message:
+            self._write(f"{_clock()}  {source}: {message}")
+        self._failures[source] = message
+
+
+def _clock() -> str:
+    return f"{datetime.now().astimezone():%H:%M:%S}"
 
 
 def dead_letters(count: int) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.operations.operation import Answer
@@ -86,11 +86,11 @@ def _warn_of_upkeep(report: Report) -> None:
 
 
 def _text(report: Report) -> str:
-    """A line as dbt prints it, and below it an error."""
+    """A line as dbt prints it, with the time at which the refresh ended, and below it an error."""
     from dbt.adapters.arctic.following.run_results import response_of
 
     table = report.followed.table
-    head = f"{report.began.astimezone():%H:%M:%S}  "
+    head = f"{(report.began + timedelta(seconds=report.seconds)).astimezone():%H:%M:%S}  "
     response = response_of(report)
     if report.status == "skipped":
         return f"{head}SKIP arctic {table.schema}.{table.name} [{report.held_by} failed]"

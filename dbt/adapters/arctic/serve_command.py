@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from arctic_runtime.service.settings import ServeSettings, read_http, read_setti
 from arctic_runtime.service.traced import traces
 from arctic_runtime.spark.engine.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
+from dbt.adapters.arctic.ingest_progress import LineWriter, Say, line
 from dbt.adapters.arctic.run_command import reporter
 from dbt.adapters.arctic.signals import ended_by_signals
 from dbt.adapters.arctic.spark_end import ended_with_spark
 
 if TYPE_CHECKING:
+    from arctic_runtime.ingest.batch_work import BatchWork
     from arctic_runtime.ingest.job import BatchReport, Ingestion
     from arctic_runtime.service.service import Service
     from arctic_runtime.service.task import Report
@@ -74,8 +77,11 @@ def perform(options: argparse.Namespace) -> Answer:
     if is_json:
         logs.write_json_logs(sys.stderr, _secrets(settings, project))
 
+    show = _show_nothing if is_json or options.json else LineWriter(_print).say
+
     def ingesting() -> Sequence[_Source]:
-        return () if "ingest" in options.without else [_Source(of, reader, pool, service) for of in project.sources]
+        sources = () if "ingest" in options.without else project.sources
+        return [_Source(source, reader, pool, service, show) for source in sources]
 
     with ExitStack() as parts:
         lineage, spans = lineage_emitter(reader, project.name, warn), traces(project.name)
@@ -156,6 +162,7 @@ class _Source:
     reader: Any
     pool: Any
     service: Service
+    show: Say
 
     def __post_init__(self) -> None:
         self._job: Ingestion | None = None
@@ -171,7 +178,9 @@ class _Source:
 
         session: Callable[[], Any] = self.pool.environment.session
         connection = connect(self.source, self.reader, session)
-        job = Ingestion(self.source, connection.transport, connection.form, self.reader, session, self._report)
+        job = Ingestion(
+            self.source, connection.transport, connection.form, self.reader, session, self._report, self._begin
+        )
         self._job = job
         if not self._is_stopped:
             job.run(once=False)
@@ -181,12 +190,21 @@ class _Source:
         if self._job is not None:
             self._job.stop()
 
+    def _begin(self, work: BatchWork) -> None:
+        from arctic_runtime.ingest.connectors import describe_connection
+
+        reason = f"{work.describe()} from {describe_connection(self.source)}"
+        self.service.live.ingest_jobs.begin((self.name, work.is_beside), work.tables, reason)
+
     def _report(self, batch: BatchReport) -> None:
+        self.show(self.name, batch)
+        rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
+        self.service.live.ingest_jobs.end((self.name, batch.is_beside), rows, line(self.name, batch))
         failure = batch.progress.failure
         if failure is None:
-            self.service.live.ingestion_succeeds(self.name)
+            self.service.live.confirm_ingestion(self.name)
         elif not batch.count:
-            self.service.live.ingestion_fails(self.name, failure.message, is_running=True)
+            self.service.live.fail_ingestion(self.name, failure.message, is_running=True)
         if batch.count:
             data = {
                 "events": batch.count,
@@ -198,6 +216,14 @@ class _Source:
             names = {table.name: table.table for table in self.source.tables}
             written = [names[of.table] for of in batch.tables if of.table in names]
             self.service.batch(self.name, data, written)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _show_nothing(source: str, batch: BatchReport) -> None:
+    """Leaves batches to those who read JSON: events of jobs and batches, and lines of refreshes."""
 
 
 def _warn(text: str) -> None:

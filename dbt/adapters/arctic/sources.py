@@ -29,7 +29,7 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
     """The sources with `meta.arctic.ingest`, by name; raises ConfigError where one can't be used."""
     nodes = tuple(manifest.sources.values())
     settings = {node.source_name: _arctic(node.source_meta).get("ingest") for node in nodes}
-    return tuple(read_source(name, settings[name] or {}, tables) for name, tables in _by_source(nodes).items())
+    return tuple(read_source(name, settings[name] or {}, tables) for name, tables in tables_by_source(nodes).items())
 
 
 def origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
@@ -38,7 +38,7 @@ def origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
     schemas = {node.source_name: read_table_schema(_ingest(node)) for node in nodes}
     return {
         TableName(of.catalog, of.schema, of.identifier): Origin(dead_letters_of(name, tables), of.named(schemas[name]))
-        for name, tables in _by_source(nodes).items()
+        for name, tables in tables_by_source(nodes).items()
         for of in tables
     }
 
@@ -48,7 +48,7 @@ def _ingest(node: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
+def tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
     """The tables of sources that are ingested, in one order whatever dbt's is."""
     found: dict[str, list[DeclaredTable]] = {}
     for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,8 +15,8 @@ from rich.console import Console
 from arctic_runtime.ingest.job import BatchReport
 from arctic_runtime.ingest.transports.debezium_position import Position
 from arctic_runtime.ingest.writing.table_writer import Written
-from arctic_runtime.model.ingestion import Progress
-from dbt.adapters.arctic.ingest_progress import Totals, in_place, json_line, line, progress
+from arctic_runtime.model.ingestion import Failure, Progress
+from dbt.adapters.arctic.ingest_progress import LineWriter, Totals, in_place, json_line, line, progress
 
 POSITION = Position({"server": "s"}, {"file": "b.000003", "pos": 4}, None, ["b.000003", 1234], "definitions")
 
@@ -52,6 +53,21 @@ def test_batches_are_lines_where_the_output_is_no_terminal(capsys: pytest.Captur
     with progress(["shop"], as_json=True) as say:
         say("shop", a_batch({}))
     assert json.loads(capsys.readouterr().out)["count"] == 0
+
+
+def test_a_line_has_the_time_of_its_batch_and_a_failure_is_told_once() -> None:
+    lines: list[str] = []
+    writer = LineWriter(lines.append)
+    down = replace(a_batch({}).progress, failure=Failure("db1 does not answer", datetime.now(timezone.utc)))
+    for batch in (replace(a_batch({}), progress=down), replace(a_batch({}), progress=down), a_batch({"insert": 1})):
+        writer.say("shop", batch)
+    writer.say("shop", replace(a_batch({}), progress=down))
+    assert [re.sub(r"^\d\d:\d\d:\d\d  ", "", text).split(" in ")[0] for text in lines] == [
+        "shop: db1 does not answer",
+        "shop: 1 events",
+        "shop: db1 does not answer",
+    ]
+    assert all(re.match(r"\d\d:\d\d:\d\d  ", text) for text in lines)
 
 
 def test_totals_of_a_source_count_rows_by_table_and_the_rate_of_late() -> None:

@@ -22,8 +22,8 @@ from arctic_runtime.operations.inspect import (
     Status,
     describe_history,
     describe_status,
-    freshness_of,
     history,
+    observe_freshness,
     status,
 )
 from arctic_runtime.operations.looking import STATUS
@@ -223,7 +223,7 @@ def test_status_says_as_of_when_each_layer_shows_the_source(
     warehouse.append("shop__dead", [(3, "z")], arctic_lease="etl:7:ab", arctic_lease_until=at(lease_ago))
     now = datetime.now(timezone.utc)
     models = [TABLE, CLEAN, TOTALS]
-    found = freshness_of(warehouse.reader, [*models, a_model("nothing")], models, now)
+    found = observe_freshness(warehouse.reader, [*models, a_model("nothing")], models, now)
     assert [found[model.table].state for model in models] == list(states)
     assert found[TOTALS.table].reason == reason
     for model in models[:2]:

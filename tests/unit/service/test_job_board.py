@@ -33,6 +33,18 @@ def test_a_job_ends_once() -> None:
     assert found.state == "failed"
 
 
+def test_jobs_of_one_kind_push_out_none_of_another() -> None:
+    jobs = board(ended_jobs=2)
+    first = jobs.add("upkeep", "compact", [ORDERS], state="running").number
+    jobs.end(first, "failed", error="no")
+    batches = [jobs.add("ingest", "ingest shop", [ORDERS], state="running").number for _ in range(5)]
+    for number in batches:
+        jobs.end(number, "done")
+    assert [job.number for job in jobs.jobs()] == [batches[4], batches[3], first]
+    assert jobs.job(first) is not None
+    assert jobs.job(batches[0]) is None
+
+
 def test_a_job_that_is_cancelled_while_it_waits_never_begins() -> None:
     jobs = board()
     number = jobs.add("operation", "verify", [ORDERS]).number

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -68,6 +69,32 @@ def test_a_job_has_lines_for_its_beginning_and_its_end(lines: Lines) -> None:
     )
     assert {"time", "logger", "message"} <= set(ended)
     assert "seconds" not in began
+
+
+def test_a_line_has_the_time_at_which_its_job_ended_whenever_it_is_written(lines: Lines) -> None:
+    log = EventLog(kept=100)
+    logger = EventLogger(log, ServiceThresholds())
+    event = log.add("job", refresh("7", seconds=2.0, insert=20))
+    until = event.at + timedelta(milliseconds=30)
+    while datetime.now(timezone.utc) < until:
+        pass
+    with logger:
+        pass
+    (line,) = lines.read_all()
+    assert line["time"] == event.at.isoformat(timespec="milliseconds")
+
+
+def test_a_batch_has_one_line_and_one_that_fails_has_that_of_its_job(lines: Lines) -> None:
+    job = replace(refresh("7", "running"), kind="ingest", name="ingest shop", ended_at=None)
+    batch = {"source": "shop", "events": 20, "tables": {"orders": {"insert": 20}}, "dead": 0, "seconds": 0.5}
+    found = logged(
+        lines,
+        ("job", job),
+        ("batch", batch),
+        ("job", replace(job, state="done")),
+        ("job", replace(job, state="failed", error="no answer")),
+    )
+    assert [line["event"] for line in found] == ["batch", "ingest.failed"]
 
 
 def test_a_failed_job_is_an_error(lines: Lines) -> None:

@@ -20,7 +20,7 @@ import pytest
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import CatalogError, SparkEnded
+from arctic_runtime.errors import CatalogError, SourceError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
@@ -103,6 +103,32 @@ class Project:
 
 
 @dataclass
+class Source:
+    """A source whose ingestion fails until it `works`, in each attempt before its first batch is published."""
+
+    name: str = "shop"
+    works: threading.Event = field(default_factory=threading.Event)
+    errors: list[str] = field(default_factory=list)
+    """What the service shows at the begin of each attempt."""
+    service: Service | None = None
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        assert self.service is not None
+        live = self.service.live
+        self.errors.append(live.state().errors.get("ingest shop", ""))
+        live.ingest_jobs.begin((self.name, False), [LEFT], "2 events")
+        if not self.works.is_set():
+            raise SourceError(f"attempt {len(self.errors)}")
+        live.confirm_ingestion(self.name)
+        live.ingest_jobs.end((self.name, False), {"insert": 2}, "")
+        self.stopping.wait()
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+
+@dataclass
 class Shop:
     """A warehouse, and the services over it, each as a process of its own would have it."""
 
@@ -111,6 +137,7 @@ class Shop:
     said: list[str] = field(default_factory=list)
     disk_is_full: threading.Event = field(default_factory=threading.Event)
     by_dbt: tuple[Scheduled, ...] = ()
+    sources: list[Source] = field(default_factory=list)
 
     @contextmanager
     def serving(self, name: str) -> Iterator[Service]:
@@ -118,7 +145,10 @@ class Shop:
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
         project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
         table = ServiceTable("dwd", reader)
-        service = Service(project, reader, SessionPool(profile), table, ServeSettings(), told=Told(self.said.append))
+        told = Told(self.said.append)
+        service = Service(project, reader, SessionPool(profile), table, ServeSettings(), lambda: self.sources, told)
+        for source in self.sources:
+            source.service = service
         thread = threading.Thread(target=self._run, args=(service,))
         thread.start()
         try:
@@ -167,6 +197,22 @@ def test_one_service_leads_and_the_other_goes_on_where_it_ends(shop: Shop) -> No
             shop.follows(by=leader)
         until(lambda: second.live.state().role == "leads")
         shop.follows(by="second")
+
+
+def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_has_succeeded(shop: Shop) -> None:
+    source = Source()
+    shop.sources.append(source)
+    with shop.serving("first") as service:
+        until(lambda: len(source.errors) > 2)
+        assert source.errors[:3] == ["", "attempt 1", "attempt 2"]
+        until(lambda: service.live.state().errors.get("ingest shop", "").startswith("attempt"))
+        source.works.set()
+        until(lambda: "ingest shop" not in service.live.state().errors)
+        jobs = [job for job in service.live.jobs() if job.kind == "ingest"]
+        until(lambda: service.live.jobs()[0].state == "done")
+    assert {(job.state, job.error) for job in jobs[1:]} <= {
+        ("failed", f"attempt {number}") for number in range(1, len(source.errors))
+    }
 
 
 def test_a_lease_that_somebody_dropped_is_made_again_and_nothing_ends(shop: Shop) -> None:

@@ -18,13 +18,16 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, changes_view
-from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import refreshed, upkeep_warning
 from arctic_runtime.plan.configure import configure, user_keys
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
+from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
+from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.relations.constraints import warn_of_others
+from dbt.adapters.arctic.sources import tables_by_source
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
@@ -36,8 +39,10 @@ logger = AdapterLogger("Arctic")
 
 MATERIALIZATION = "arctic"
 
-_BUILT = ("model", "seed", "snapshot")
-"""Kinds of nodes that make a relation."""
+_KEEP_VALUES = (
+    "with `input: changes`, `merge_columns: {column: first}` keeps the value that a column has first; "
+    "with `input: state` a row is what the query returns"
+)
 
 _WITHOUT_MEANING: Mapping[str, str] = {
     "incremental_strategy": "what changed is worked out from the query",
@@ -45,8 +50,8 @@ _WITHOUT_MEANING: Mapping[str, str] = {
     "clustered_by": "use `nodes`",
     "buckets": "use `nodes`",
     "location_root": "the catalog places tables",
-    "merge_update_columns": "use `on_match: update`",
-    "merge_exclude_columns": "use `exclude_columns`",
+    "merge_update_columns": _KEEP_VALUES,
+    "merge_exclude_columns": _KEEP_VALUES,
     "incremental_predicates": "what changed is worked out from the query",
     "sql_header": "the query is read as one select",
 }
@@ -199,32 +204,24 @@ def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     return "`" + changes_view(table_name(relation)) + "`"
 
 
-def check_manifest(nodes: Sequence[Any]) -> None:
-    """Checks every model of this materialization; called when a project was parsed.
+def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
+    """Checks models of this materialization, dbt's incremental ones, and all names, when a project was parsed.
 
     Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
     """
+    models: dict[str, Model] = {}
     for node in nodes:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
                 config = configure(written_keys(checked), node.unique_id, dbt_keys())
                 _not_null(checked, config.primary_key)
-                _check_current_view(node, config, nodes)
+                models[node.unique_id] = Model(node_table(node), "", config)
                 warn_of_others([constraint for constraint, _ in _declared(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
-
-
-def _check_current_view(node: Any, config: ModelConfig, nodes: Iterable[Any]) -> None:
-    view = Model(node_table(node), "", config).current_view
-    built = (other for other in nodes if view and str(other.resource_type) in _BUILT)
-    other = next((other for other in built if node_table(other) == view), None)
-    if other is not None:
-        raise ConfigError(
-            f"{node.unique_id}: `current_view` makes the view {view}, which is the name of {other.unique_id} as well; "
-            "give the view another name"
-        )
+    check_merge_keys(nodes)
+    check_names(nodes, models, tables_by_source(sources))
 
 
 def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""Relations of a project whose names collide: one of them would be written over the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.catalog.service_table import SERVICE_TABLE
+from arctic_runtime.ingest.source import DeclaredTable, dead_letters_of
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+
+_WITH_RELATION: Final = ("model", "seed", "snapshot")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A relation that somebody writes: a node's own, or one that is kept for a node or a source."""
+
+    table: TableName
+    owner: str
+    role: str
+    is_own: bool = False
+
+    def __str__(self) -> str:
+        return f"the {self.role} of {self.owner}"
+
+
+def check_names(
+    nodes: Iterable[Any], models: Mapping[str, Model], sources: Mapping[str, Iterable[DeclaredTable]]
+) -> None:
+    """Raises CompilationError if a node's relation has the name of one that is kept for another node or a source.
+
+    `models` are arctic models by the ids of their nodes, `sources` the tables of ingested sources by source. Names are
+    compared without case, since not every catalog tells `o` from `O`. dbt itself compares names of nodes.
+    """
+    claims: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
+    for claim in (*_claims_of_nodes(nodes), *_claims_of_models(models), *_claims_of_sources(sources)):
+        claims[tuple(part.lower() for part in claim.table.parts)].append(claim)
+    for first, *others in claims.values():
+        second = next((other for other in others if not (other.is_own and first.is_own)), None)
+        if second is not None:
+            raise CompilationError(
+                f"Two relations have the name {first.table}, so each would be written over the other.\n"
+                f"  found: {first}, and {second}\n"
+                "  what to do: rename one of the two nodes, or give it another `alias` or schema"
+            )
+
+
+def _claims_of_nodes(nodes: Iterable[Any]) -> Iterator[Claim]:
+    for node in nodes:
+        if str(node.resource_type) in _WITH_RELATION and node.config.materialized != "ephemeral":
+            table = TableName(str(node.database), str(node.schema), str(node.alias))
+            yield Claim(table, f"{node.unique_id} ({node.original_file_path})", "relation", is_own=True)
+            if table.name.lower() == SERVICE_TABLE:
+                yield Claim(table, "`arctic serve`", "table")
+
+
+def _claims_of_models(models: Mapping[str, Model]) -> Iterator[Claim]:
+    for owner, model in models.items():
+        yield from (Claim(table, owner, role) for role, table in model.table.helpers.items())
+        if model.current_view is not None:
+            yield Claim(model.current_view, owner, "`current_view`")
+
+
+def _claims_of_sources(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterator[Claim]:
+    for source, declared in sources.items():
+        tables = list(declared)
+        yield Claim(dead_letters_of(source, tables), f"source {source}", "dead letter table")
+        for declaration in tables:
+            table = TableName(declaration.catalog, declaration.schema, declaration.identifier)
+            owner = f"source {source}.{declaration.name}"
+            yield Claim(table, owner, "ingested table")
+            helpers = {**table.helpers, "table for rows of a snapshot": table.staged}
+            yield from (Claim(helper, owner, role) for role, helper in helpers.items())
