@@ -20,9 +20,11 @@ from arctic_runtime.ingest.writing.later import bounds, commit_kinds
 from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, same_name
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version
+from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, all_of, as_key, column, key_name, own_changes
+from arctic_runtime.spark.tables.sameness import differ
 
 LETTER, GONE, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
 """Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,
@@ -140,24 +142,27 @@ def _summaries(
     on_key = all_of([sought[f"sought{i}"] == known[key_name(i)] for i in range(len(key))])
     related = sought.join(known, on_key & (F.col(_COMMIT) > F.col(_AFTER))).withColumn(_RELATION, _relation(has_order))
     is_later = F.col(_RELATION) == "later"
+    types = {of: kept.type for of in names if (kept := find_column(changes.columns, of))}
+    is_newer = [_is_newer(i, of, types[of], is_later) for i, of in enumerate(names)]
     return related.groupBy(*PIECE).agg(
         F.bool_or(F.col(_RELATION) == "same").alias(_WAS_APPLIED),
         F.bool_or(is_later & (F.col(_SEQUENCE) >= 0)).alias(_IS_REPLACED),
         F.bool_or(F.col(_RELATION) == "unknown").alias(_IS_UNORDERED),
         F.bool_or(is_later).alias(_IS_CHANGED),
-        reduce(and_, [_is_newer(i, of, is_later) for i, of in enumerate(names)], F.lit(True)).alias(_HAS_NEWER),
+        reduce(and_, is_newer, F.lit(True)).alias(_HAS_NEWER),
     )
 
 
-def _is_newer(place: int, name: str, is_later: Expression) -> Expression:
+def _is_newer(place: int, own_name: str, kind: str, is_later: Expression) -> Expression:
     """Whether later change rows have the newest value of a column that not every event has.
 
     One that changed was sent. One that did not change may be older than the dead letter's, unless it is the same.
     """
-    own, now, was = (F.col(f"{of}{place}") for of in ("own", "now", "was"))
-    is_absent = F.bool_or(F.coalesce(F.array_contains("absent", name), F.lit(False)))
-    was_sent = F.bool_or(is_later & ~now.eqNullSafe(was))
-    is_same = F.coalesce(F.max_by(now.eqNullSafe(own), F.when(is_later, F.col(_COMMIT))), F.lit(False))
+    own, now, was = (name(f"{of}{place}") for of in ("own", "now", "was"))
+    is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
+    was_sent = F.bool_or(is_later & F.expr(differ([(now, was, kind)])))
+    is_own = ~F.expr(differ([(now, own, kind)]))
+    is_same = F.coalesce(F.max_by(is_own, F.when(is_later, F.col(_COMMIT))), F.lit(False))
     return is_absent | was_sent | is_same
 
 

@@ -22,7 +22,7 @@ from typing_extensions import LiteralString
 from arctic_runtime.effects import effect
 from arctic_runtime.ivm.algebra.numbers import digits
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Node
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node
 from arctic_runtime.ivm.render import render
 from arctic_runtime.ivm.strategies.aggregate_state import (
     LOST,
@@ -44,6 +44,7 @@ from arctic_runtime.spark.tables.commit import said
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
 from arctic_runtime.spark.tables.internal import internal
+from arctic_runtime.spark.tables.sameness import compare_bags
 from arctic_runtime.thresholds import IncrementalThresholds
 
 Register = Callable[[Sequence[Node]], None]
@@ -110,11 +111,9 @@ def differing(spark: SparkSession, model: Model, snapshot: int, plan: AggregateS
     kept = read(spark, model, snapshot, plan)
     made = typed_as(spark.sql(render(plan.state)), kept)
     keys, values = [column(key) for key in plan.keys], F.struct(*[column(part) for part in plan.names])
-    wrong = kept.exceptAll(made).select(*keys, values.alias("kept"))
-    right = made.exceptAll(kept).select(*keys, values.alias("computed"))
-    both = wrong.unionByName(right, allowMissingColumns=True).groupBy(*keys)
-    found = both.agg(F.max("kept").alias("kept"), F.max("computed").alias("computed"))
-    return found.where(F.col("kept").isNotNull() | F.col("computed").isNotNull())
+    both = compare_bags(made, kept, MULTIPLICITY)
+    sides = {"kept": F.col(MULTIPLICITY) < 0, "computed": F.col(MULTIPLICITY) > 0}
+    return both.groupBy(*keys).agg(*[F.max(F.when(is_so, values)).alias(side) for side, is_so in sides.items()])
 
 
 def _made(spark: SparkSession, plan: AggregateState) -> DataFrame | None:

@@ -27,6 +27,7 @@ from arctic_runtime.model.shape import (
 from arctic_runtime.spark.engine.statement import Sql, aliased, expression, listed, name, statement, text
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import NULL, all_of, typed
+from arctic_runtime.spark.tables.sameness import differ
 
 _NO, _ONE = Sql("false"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
@@ -286,29 +287,22 @@ def _differs(shape: Shape) -> Sql:
     return differ((_place("a", i), _place("b", i), kind) for i, kind in rest)
 
 
-def differ(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
-    """Whether the two values of any pair, which are of a type, differ, nulls being equal to each other."""
-    differences = [
-        statement("NOT ({a} <=> {b})", a=_comparable(left, kind), b=_comparable(right, kind))
-        for left, right, kind in pairs
-    ]
-    return listed(differences, " OR ") if differences else Sql("false")
-
-
-def _comparable(value: Sql, kind: str) -> Sql:
-    """Spark compares no maps; their entries in order it does."""
-    return statement("array_sort(map_entries({value}))", value=value) if kind.startswith("map<") else value
-
-
 def images(prefix: str, shape: Shape, found: Sequence[str], named: Callable[[str], str] = str) -> list[Sql]:
     """The table's columns under names of their own, null where the frame has none, in the table's types.
 
-    `found` are the columns that the frame has, which it knows as `named`.
+    `found` are the columns that the frame has, which it knows as `named`. In a key -0.0 becomes 0.0, as Spark takes
+    both for one key.
     """
     names = {own.lower(): name(named(own)) for own in found}
     return [
-        typed(names.get(kept.name.lower(), NULL), kept.type, f"{prefix}{i}") for i, kept in enumerate(shape.columns)
+        typed(_key_value(value, kept) if shape.is_key(kept.name) else value, kept.type, f"{prefix}{i}")
+        for i, kept in enumerate(shape.columns)
+        for value in [names.get(kept.name.lower(), NULL)]
     ]
+
+
+def _key_value(value: Sql, kept: Column) -> Sql:
+    return statement("{value} + 0D", value=value) if kept.type in ("float", "double") else value
 
 
 def _without_before(after: DataFrame, shape: Shape) -> DataFrame:

@@ -21,6 +21,7 @@ from arctic_runtime.spark.refresh import flows, merging, present, replay, retrac
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
+from arctic_runtime.spark.tables.sameness import identify_row
 
 _IS_DELETE = "__arctic_is_delete"
 _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
@@ -172,7 +173,7 @@ def check_order(model: Model, events: DataFrame) -> None:
             "  what to do: set `sequence_by` to the column that orders the events"
         )
     place = [column(part) for part in model.config.entity_key] + [column(model.config.sequence_by)]
-    image = F.struct(*[column(name) for name in events.columns])
+    image = F.expr(identify_row(events))
     ties = events.groupBy(*place).agg(F.count_distinct(image).alias("different")).where("different > 1")
     rows = ties.limit(3).collect()
     if rows:

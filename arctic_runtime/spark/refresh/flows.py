@@ -25,6 +25,7 @@ from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement
 from arctic_runtime.spark.refresh import merging, present
 from arctic_runtime.spark.refresh.diff import key_images, struct
 from arctic_runtime.spark.tables.frames import all_of, any_of, as_key, column, examples, match
+from arctic_runtime.spark.tables.sameness import identify_row
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ def check_order(model: Model, events: DataFrame) -> None:
         return
     key = [column(part) for part in model.config.primary_key]
     for sequence, columns in model.config.sequence_groups.items():
-        image = F.struct(*[column(of) for of in events.columns if any(same_name(of, own) for own in columns)])
+        named = [column(of) for of in events.columns if any(same_name(of, own) for own in columns)]
+        image = F.expr(identify_row(events.select(*named)))
         found = events.where(column(sequence).isNotNull()).groupBy(*key, column(sequence))
         ties = found.agg(F.count_distinct(image).alias("different")).where("different > 1").limit(3).collect()
         if ties:

@@ -18,7 +18,7 @@ from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.increment import has_before_images, is_appended
 from arctic_runtime.spark.engine.statement import Sql, expression, listed, name, number, statement, text, type_name
-from arctic_runtime.spark.refresh.diff import differ, struct
+from arctic_runtime.spark.refresh.diff import struct
 from arctic_runtime.spark.tables.bounds import bounds
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
@@ -34,6 +34,7 @@ from arctic_runtime.spark.tables.frames import (
     read_table,
     read_until,
 )
+from arctic_runtime.spark.tables.sameness import compare_bags, differ
 from arctic_runtime.thresholds import PruningThresholds, Thresholds
 
 _THERE = "__arctic_there"
@@ -154,7 +155,7 @@ def _moved(
         return _weighed(conformed(appended(spark, source, window), kept), 1)
     assert window.start is not None
     old, new = (conformed(rows_at(spark, source, at, thresholds), kept) for at in (window.start, window.end))
-    return _weighed(new.exceptAll(old), 1).unionAll(_weighed(old.exceptAll(new), -1))
+    return compare_bags(new, old, MULTIPLICITY)
 
 
 def _moved_in_log(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
@@ -31,7 +30,8 @@ from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.spark.engine.statement import Sql, name
 from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.tables.bounds import is_scanned
-from arctic_runtime.spark.tables.frames import Hold, column, type_of, typed
+from arctic_runtime.spark.tables.frames import Hold, type_of, typed
+from arctic_runtime.spark.tables.sameness import net_rows
 from arctic_runtime.thresholds import Thresholds
 
 
@@ -84,8 +84,7 @@ def moved(spark: SparkSession, changes: Node, increment: Increment, query: DataF
     """
     found = spark.sql(render(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk(changes)):
-        rows = [column(part) for part in found.columns if part != MULTIPLICITY]
-        found = found.groupBy(*rows).agg(F.sum(MULTIPLICITY).alias(MULTIPLICITY)).where(F.col(MULTIPLICITY) != 0)
+        found = net_rows(found, MULTIPLICITY)
     return found.selectExpr(*_outputs(found, increment, query), name(MULTIPLICITY))
 
 

@@ -19,8 +19,9 @@ from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh.diff import differ, state_changes
+from arctic_runtime.spark.refresh.diff import state_changes
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, column, current_rows, folded_rows, read_table
+from arctic_runtime.spark.tables.sameness import differ
 from arctic_runtime.thresholds import ReportThresholds, Thresholds
 
 _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")

@@ -25,6 +25,7 @@ from arctic_runtime.plan.increment import has_before_images
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.refresh.diff import struct
 from arctic_runtime.spark.tables.frames import column, examples, first_of_each, type_of, with_source_position
+from arctic_runtime.spark.tables.sameness import differ
 
 _SIGN, _THERE, _FIRST = "sign", "__arctic_there", "__arctic_first"
 
@@ -176,16 +177,18 @@ _STUCK: Mapping[str, LiteralString] = {
     "max": "max({old}) IS NOT NULL AND coalesce(max({new}) < max({old}), true)",
     "min": "min({old}) IS NOT NULL AND coalesce(min({new}) > min({old}), true)",
     "union": "size(array_except(flatten(collect_list({old})), flatten(collect_list({new})))) > 0",
-    "first": "NOT (first({old}, true) <=> first({new}, true))",
 }
 """Function → whether the new image of a change row does not cover the old one."""
 
 
 def _stuck(events: DataFrame, of: str, function: str) -> Sql:
-    is_map = isinstance(events.select(column(of)).schema[0].dataType, MapType)
-    template = "true" if is_map else _STUCK.get(function, "true")
+    kind = events.select(column(of)).schema[0].dataType
     old = statement("CASE WHEN __arctic_sign < 0 THEN {of} END", of=name(of))
     new = statement("CASE WHEN __arctic_sign > 0 THEN {of} END", of=name(of))
+    if function == "first":
+        ends = [statement("first({end}, true)", end=end) for end in (old, new)]
+        return differ([(ends[0], ends[1], type_of(kind))])
+    template = "true" if isinstance(kind, MapType) else _STUCK.get(function, "true")
     return statement(template, old=old, new=new)
 
 

@@ -38,7 +38,6 @@ from arctic_runtime.model.types import struct_text
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.refresh.diff import (
     against_contract,
-    differ,
     image_changes,
     image_pairs,
     images,
@@ -47,6 +46,7 @@ from arctic_runtime.spark.refresh.diff import (
 )
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import Keys, all_of, any_of, as_key, column, key_name, typed, uncompiled
+from arctic_runtime.spark.tables.sameness import differ
 
 _CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import columns_added_later
-from arctic_runtime.ivm.algebra.tree import Node, scans
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, scans
 from arctic_runtime.model.columns import ACTION, plain_columns, same_name
 from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import TableName
@@ -34,6 +34,7 @@ from arctic_runtime.spark.refresh.integrity import (
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.frames import column, columns_of, conformed, current_rows, read_table
+from arctic_runtime.spark.tables.sameness import compare_bags
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -84,9 +85,9 @@ def _as_bags(table: TableSession, query: DataFrame, rows: DataFrame, check: str)
     """Rows of the query that a table lacks, and those that it has too many, in the columns of both."""
     wanted = conformed(query, [of for of in columns_of(rows) if of.name in query.columns])
     kept = rows.select(*[column(of) for of in wanted.columns])
-    missing = wanted.exceptAll(kept).withColumn(ACTION, F.lit("missing"))
-    surplus = kept.exceptAll(wanted).withColumn(ACTION, F.lit("surplus"))
-    return finding(check, missing.unionAll(surplus), table.reader.thresholds.reports)
+    found = compare_bags(wanted, kept, MULTIPLICITY)
+    side = F.when(F.col(MULTIPLICITY) > 0, "missing").otherwise("surplus")
+    return finding(check, found.withColumn(ACTION, side).drop(MULTIPLICITY), table.reader.thresholds.reports)
 
 
 def _query_gives_the_table(table: TableSession, state: TableState, upstreams: Upstreams) -> Finding:
