@@ -127,6 +127,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "service.commit": Effect("once", "Takes, renews or ends its lease, or notes what is paused or was run."),
         "service.expire": Effect("repeatable", "Expires old snapshots of that table."),
         # What the adapter does for dbt.
+        "incremental.mark_branch": Effect("repeatable", "Appends no rows to the branch of an increment."),
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),
         "namespace.create": Effect("repeatable", "Creates a namespace where there is none."),
         "namespace.drop": Effect("repeatable", "Drops an empty namespace."),

@@ -50,6 +50,8 @@ def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: 
     an attempt, some of its commits may have been lost with a branch that was dropped: the caller looks for them.
     A commit without an attempt is the attempt's own where it rewrites files right on top of `expected`: Iceberg's
     procedure takes no properties for its commit. Other writers' commits there have another parent or an attempt.
+    So is a delete without an attempt on top of a commit that names it: Spark deletes whole files without properties,
+    and a branch that was dropped and made anew lacks the commit below.
     """
     if state.main != expected:
         return f"main is snapshot {state.main} by now"
@@ -63,9 +65,12 @@ def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: 
         chain.append(snapshot)
     else:
         return f"the branch does not follow from snapshot {expected}"
-    foreign = [snapshot for snapshot in chain if snapshot not in own and not _is_rewrite(state, snapshot, expected)]
-    if foreign:
-        return f"the branch holds snapshot {foreign[-1]} of another writer"
+    is_named = False
+    for snapshot in reversed(chain):
+        is_own = snapshot in own or _is_rewrite(state, snapshot, expected)
+        if not is_own and not (is_named and _is_delete_without_name(state.commits[snapshot])):
+            return f"the branch holds snapshot {snapshot} of another writer"
+        is_named |= snapshot in own
     lost = [] if is_shared else sorted(own.difference(chain))
     return f"the branch lacks snapshot {lost[0]}, which this attempt wrote" if lost else None
 
@@ -73,6 +78,10 @@ def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: 
 def _is_rewrite(state: BranchState, snapshot: int, expected: int) -> bool:
     commit = state.commits.get(snapshot)
     return commit == BranchCommit(expected, "replace")
+
+
+def _is_delete_without_name(commit: BranchCommit) -> bool:
+    return commit.operation == "delete" and commit.attempt is None
 
 
 def _parents(commits: Mapping[int, BranchCommit]) -> dict[int, int | None]:

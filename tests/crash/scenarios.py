@@ -731,7 +731,8 @@ def increment_of_an_empty_table() -> Scenario:
         write = partial(rows.writeTo(name).overwrite, F.lit(True))
         in_one_step(lake.spark, lake.reader, lake.table("t"), branch, thresholds, write)
 
-    return Scenario(("incremental.first_snapshot", *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
+    own = ("incremental.first_snapshot", "incremental.mark_branch")
+    return Scenario((*own, *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
 
 
 def service_lease() -> Scenario:

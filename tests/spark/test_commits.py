@@ -18,13 +18,18 @@ from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.effects import Failpoint, failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
 from arctic_runtime.model.branch import BranchState
+from arctic_runtime.model.properties import ATTEMPT
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.settings import settings
 from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import commit, merge, table_session
+from arctic_runtime.spark.tables.commit import said_by_session
+from arctic_runtime.spark.tables.delete import delete_matching, same_key
+from arctic_runtime.spark.tables.frames import as_key
 from arctic_runtime.thresholds import EngineThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
 
@@ -418,3 +423,18 @@ def test_the_write_order_of_a_base_is_set_by_a_later_run_where_the_first_died_be
     order = lake.reader.load_table(lake.namespace, "m").sort_order()
     assert [field.source_id for field in order.fields] == [2]
     assert lake.rows(model) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("key", [["id"], []], ids=["a key", "no key"])
+def test_a_delete_of_all_rows_of_its_files_names_its_attempt(lake: Warehouse, key: list[str]) -> None:
+    """Spark leaves the session's properties out where it deletes whole files by a plain condition alone."""
+    lake.load("s", [(1, "a")], "id int, v string")
+    model = lake.model("m", "select * from {s}", primary_key=key)
+    lake.run(model)
+    context = lake.session_of(model).context(lake.state(model))
+    sought = lake.frame([(1,)], "id int").select(*as_key(key))
+    with settings(lake.spark, said_by_session({ATTEMPT: "mine"})):
+        delete_matching("base.merge.delete", context, model.base.parts, sought, same_key(key))
+    table = lake.reader.load_table(model.base.schema, model.base.name)
+    assert table.current_snapshot().summary[ATTEMPT] == "mine"
+    assert lake.spark.table(lake.sql_name("m")).count() == 0

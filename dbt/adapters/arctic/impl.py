@@ -47,7 +47,7 @@ from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshne
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
 from dbt.adapters.arctic.relations.identifiers import literal_text, quoted, unquoted
-from dbt.adapters.arctic.relations.relation import ArcticRelation
+from dbt.adapters.arctic.relations.relation import ArcticRelation, event_window
 from dbt.adapters.arctic.sources import origins
 
 if TYPE_CHECKING:
@@ -404,6 +404,11 @@ class ArcticAdapter(SparkAdapter):
         from dbt.adapters.arctic.materialize import increments
 
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
+
+    @available.parse(lambda *_a, **_k: "")
+    def event_window(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
+        """The condition for rows to be of a batch: the one by which the batch reads its sources."""
+        return event_window(column, start, end)
 
     @available.parse_none
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:

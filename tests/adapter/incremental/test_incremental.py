@@ -124,15 +124,49 @@ class TestIncrementsOfTwoStatements:
             table = project.adapter.catalog_reader.load_table(project.test_schema, "it`s")
             assert set(table.metadata.refs) == kept
 
-    @pytest.mark.slow
     def test_a_batch_replaces_its_time_window_and_not_its_partition(self, project: Any) -> None:
         run_dbt(
-            ["run", "--select", "events batches", "--event-time-start", "2025-01-01", "--event-time-end", "2025-01-05"]
+            ["run", "--select", "events batches", "--event-time-start", "2025-01-01", "--event-time-end", "2025-01-04"]
         )
         assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (1, 0), (2, 0)]
-        run_dbt(["run", "--select", "events", "--vars", "n: 5"])
-        run_dbt(["run", "--select", "batches", *DAY])
+        run_dbt(["run", "--select", "events batches", *DAY, "--vars", "n: 5"])
         assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (1, 5), (2, 0)]
-        run_dbt(["run", "--select", "events", "--vars", "gone: 1"])
-        run_dbt(["run", "--select", "batches", *DAY])
+        run_dbt(["run", "--select", "events batches", *DAY, "--vars", "gone: 1"])
         assert [(row[0], row[2]) for row in self.rows(project, "batches")] == [(0, 0), (2, 0)]
+
+
+DATED = """
+{{ config(materialized='table', event_time='day of') }}
+select id, DAY as `day of`, {{ var('n', 0) }} as n from range(1, 3)
+"""
+BATCHES_OF_DAYS = """
+{{ config(materialized='incremental', incremental_strategy='microbatch', event_time='day of', batch_size='day',
+          begin='2025-01-01') }}
+select * from {{ ref('SOURCE') }}
+"""
+DAYS = {
+    "dates": "date'2025-01-01' + cast(id as int)",
+    "local": "timestamp_ntz'2025-01-01 00:00:00' + make_dt_interval(id)",
+    "texts": "'2025-01-0' || (id + 1) || 'T00:00'",
+}
+
+
+class TestBatchesOutsideUtc:
+    """A batch deletes the rows that it reads again, and no others, wherever the session is."""
+
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, profile_target: dict[str, Any]) -> dict[str, Any]:
+        settings = {**profile_target["server_side_parameters"], "spark.sql.session.timeZone": "Asia/Tokyo"}
+        return {**profile_target, "server_side_parameters": settings}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        given = {f"given_{of}.sql": DATED.replace("DAY", day) for of, day in DAYS.items()}
+        return given | {f"{of}.sql": BATCHES_OF_DAYS.replace("SOURCE", f"given_{of}") for of in DAYS}
+
+    def test_rows_of_other_batches_stay_and_none_is_there_twice(self, project: Any) -> None:
+        run_dbt(["run", "--event-time-start", "2025-01-02", "--event-time-end", "2025-01-04"])
+        run_dbt(["run", *DAY, "--vars", "n: 5"])
+        for of in DAYS:
+            rows = project.run_sql(f"select id, n from `lake`.{project.test_schema}.{of} order by id", fetch="all")
+            assert [tuple(row) for row in rows] == [(1, 5), (2, 0)], of

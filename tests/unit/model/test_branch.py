@@ -38,6 +38,8 @@ PUBLISHED = {
     "nothing": a_state(HEAD),
     "a rewrite of files, which names no attempt": a_state(11, wrote(11, HEAD, None, "replace")),
     "a rewrite, and what it was merged to": a_state(12, wrote(11, HEAD, None, "replace"), wrote(12, 11)),
+    "a delete without a name on top of its own": a_state(12, wrote(11, HEAD), wrote(12, 11, None, "delete")),
+    "what follows such a delete": a_state(13, wrote(11, HEAD), wrote(12, 11, None, "delete"), wrote(13, 12)),
     "beside a commit that another attempt lost": a_state(11, wrote(11, HEAD), wrote(12, HEAD, OTHER)),
 }
 REFUSED = {
@@ -45,6 +47,15 @@ REFUSED = {
     "the branch is gone": (a_state(None, wrote(11, HEAD)), "was dropped"),
     "made anew on a later commit": (a_state(12, wrote(11, HEAD, OTHER), wrote(12, 11)), "snapshot 11 of another"),
     "made anew on a commit of nobody": (a_state(12, wrote(11, HEAD, None), wrote(12, 11)), "snapshot 11 of another"),
+    "made anew on a delete of nobody": (
+        a_state(12, wrote(11, HEAD, None, "delete"), wrote(12, 11)),
+        "snapshot 11 of another",
+    ),
+    "appended to by nobody": (a_state(12, wrote(11, HEAD), wrote(12, 11, None)), "snapshot 12 of another"),
+    "made anew after a delete": (
+        a_state(13, wrote(11, HEAD), wrote(12, 11, None, "delete"), wrote(13, HEAD)),
+        "lacks snapshot 11",
+    ),
     "made anew on a rewrite": (
         a_state(12, wrote(11, HEAD, OTHER, "replace"), wrote(12, 11)),
         "snapshot 11 of another",
@@ -81,7 +92,7 @@ def test_whatever_becomes_the_table_adds_the_attempts_commits_to_what_it_observe
     for snapshot in range(HEAD + 1, HEAD + data.draw(st.integers(1, 7))):
         parent = data.draw(st.sampled_from(list(commits)))
         attempt = data.draw(st.sampled_from([MINE, OTHER, None]))
-        commits[snapshot] = BranchCommit(parent, data.draw(st.sampled_from(["append", "replace"])), attempt)
+        commits[snapshot] = BranchCommit(parent, data.draw(st.sampled_from(["append", "replace", "delete"])), attempt)
     main, tip = (data.draw(st.sampled_from(list(commits))) for _ in range(2))
     state = BranchState(main, tip, commits)
     if why_not_publish(state, HEAD, MINE) is None:
@@ -89,7 +100,10 @@ def test_whatever_becomes_the_table_adds_the_attempts_commits_to_what_it_observe
         added = behind[: behind.index(HEAD)]
         assert main == HEAD
         assert {at for at, commit in commits.items() if commit.attempt == MINE} <= set(added)
-        assert all(commits[at].attempt == MINE for at in added[:-1])
+        named = [at for at in added if commits[at].attempt == MINE]
+        for at in added[:-1]:
+            is_delete = commits[at] == BranchCommit(commits[at].parent, "delete") and at > min(named)
+            assert commits[at].attempt == MINE or is_delete
         assert not added or commits[added[-1]].attempt == MINE or commits[added[-1]].operation == "replace"
 
 

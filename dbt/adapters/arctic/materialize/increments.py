@@ -11,11 +11,11 @@ from arctic_runtime.effects import effect, retried
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.statement import Sql, name
 from arctic_runtime.spark.tables.commit import Attempt, drop_branches, swap_in, tips
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameWriterV2, SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.thresholds import Thresholds
@@ -40,6 +40,9 @@ def in_one_step(
     `reader` reads the catalog where this process can. Where another writer commits in the meantime, it starts over from
     what that left. Raises CommitConflict where others are always faster; the table is then as they left it. Branches
     of runs that died go once nobody can be writing to them any more.
+
+    The branch begins with a commit without rows. It names the attempt, which a delete of whole files does not, so it
+    tells whether the branch still is the one that the statements began with.
     """
     token = branch.removeprefix(BRANCH_PREFIX)
 
@@ -50,7 +53,13 @@ def in_one_step(
             drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000), kept_seconds))
         head = found.metadata.current_snapshot_id if found else None
         expected = _head(spark, table) if head is None else head
-        return swap_in(Attempt(spark, reader, token, thresholds.commits), table, expected, lambda _: write())
+
+        def write_to(parts: tuple[str, ...]) -> T:
+            mark = _writer_of_nothing(spark, name(*parts))
+            effect("incremental.mark_branch", mark.append, f"append no rows to {branch} of {table}", SPARK)
+            return write()
+
+        return swap_in(Attempt(spark, reader, token, thresholds.commits), table, expected, write_to)
 
     return retried(once, thresholds.commits.attempts)
 
@@ -59,7 +68,11 @@ def _head(spark: SparkSession, table: TableName) -> int:
     """The snapshot that the table is now; a table without one gets an empty one."""
     found = tips(spark, table, "main")
     if not found:
-        writer = spark.table(name(*table.parts)).limit(0).writeTo(name(*table.parts))
+        writer = _writer_of_nothing(spark, name(*table.parts))
         effect("incremental.first_snapshot", writer.append, f"append no rows to {table}", SPARK)
         found = tips(spark, table, "main")
     return found["main"]
+
+
+def _writer_of_nothing(spark: SparkSession, table: Sql) -> DataFrameWriterV2:
+    return spark.table(table).limit(0).writeTo(table)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from dbt.adapters.base.relation import BaseRelation, Policy
+from dbt.adapters.base.relation import BaseRelation, EventTimeFilter, Policy
 from dbt.adapters.contracts.relation import ComponentName
 from dbt.adapters.spark.relation import SparkRelation
 
+from arctic_runtime.spark.engine.statement import text
 from dbt.adapters.arctic.relations.identifiers import checked, quoted
 
 _LABELS = {
@@ -18,6 +20,21 @@ _LABELS = {
     ComponentName.Schema: "schema",
     ComponentName.Identifier: "table or view",
 }
+
+
+def event_window(column: str, start: datetime | None, end: datetime | None) -> str:
+    """The condition for rows to be of a time window, for reads and deletes alike; empty for a window without ends.
+
+    The ends are texts in UTC, so what they are compared as follows from the column: an instant, a date or a time
+    without a zone in UTC, whatever the session's time zone is. Texts are compared as texts.
+    """
+    ends = ((" >= ", start), (" < ", end))
+    return " and ".join(_quoted_once(column) + sign + text(str(at)) for sign, at in ends if at is not None)
+
+
+def _quoted_once(column: str) -> str:
+    """A column as a configuration names it: with quotes, with a path to a field, or as it is called."""
+    return column if "`" in column or "." in column else quoted(column)
 
 
 @dataclass
@@ -69,6 +86,9 @@ class ArcticRelation(SparkRelation):
 
     def quoted(self, identifier: str) -> str:
         return quoted(identifier)
+
+    def _render_event_time_filtered(self, event_time_filter: EventTimeFilter) -> str:
+        return event_window(event_time_filter.field_name, event_time_filter.start, event_time_filter.end)
 
     @property
     def is_temporary(self) -> bool:

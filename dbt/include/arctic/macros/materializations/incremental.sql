@@ -123,12 +123,10 @@
 
 {# The batch's time window is deleted first. Partitions need not follow the batches, so they are not replaced as such. #}
 {% macro arctic__get_incremental_microbatch_sql(arg_dict) -%}
-  {%- set event_time = config.get('event_time') -%}
   {%- set batch = model.batch -%}
   {%- set window -%}
   delete from {{ arg_dict['target_relation'].render() }}
-  where {{ event_time }} >= cast({{ adapter.literal(batch.event_time_start | string) }} as timestamp)
-    and {{ event_time }} < cast({{ adapter.literal(batch.event_time_end | string) }} as timestamp);
+  where {{ adapter.event_window(config.get('event_time'), batch.event_time_start, batch.event_time_end) }};
   {%- endset -%}
   {{ return(window ~ '\n' ~ arctic_insert(arg_dict)) }}
 {%- endmacro %}
