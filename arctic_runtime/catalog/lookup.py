@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import DataScan, FileScanTask, Table
+    from pyiceberg.types import IcebergType
 
 
 _PUFFIN_TAIL = 12
@@ -54,59 +57,74 @@ class _Files:
     def rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
         """The rows of the key in one file: its columns are read first, of row groups whose bounds have the key."""
         self.opened += 1
-        if not all(_is_vectors(file) for file in task.delete_files):
-            return self._read(scan, task, with_deletes=True)
-        places = set(self._places(scan, task.file.file_path))
-        live = places - self._deleted(task) if places and task.delete_files else places
-        if not live:
-            return []
-        return self._read(scan, task, with_deletes=live != places and len(places) > 1)
-
-    def _read(self, scan: DataScan, task: FileScanTask, with_deletes: bool) -> list[dict[str, Any]]:
-        """Where deleted rows are to be left out pyiceberg reads the whole file, else what the bounds leave of it."""
-        from pyiceberg.io import FileIO
-        from pyiceberg.io.pyarrow import ArrowScan
-        from pyiceberg.table import FileScanTask
-
-        io = cast(FileIO, self.io)
-        reading = ArrowScan(self.table.metadata, io, scan.projection(), scan.row_filter, scan.case_sensitive)
-        chosen = task if with_deletes else FileScanTask(task.file)
-        rows: list[dict[str, Any]] = reading.to_table([chosen]).to_pylist()
-        return rows
-
-    def _places(self, scan: DataScan, path: str) -> Iterator[int]:
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-        from pyiceberg.expressions.visitors import bind, translate_column_names
-        from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
-
-        with self.io.new_input(path).open() as stream:
-            fragment = ds.ParquetFileFormat().make_fragment(stream)
-            schema = pyarrow_to_schema(fragment.physical_schema, self.table.name_mapping(), format_version=3)
-            bound = bind(self.table.schema(), scan.row_filter, case_sensitive=False)
-            own = bind(schema, translate_column_names(bound, schema, case_sensitive=False), case_sensitive=False)
-            condition = expression_to_pyarrow(own, schema)
-            names = [schema.find_field(self._field(name)).name for name in self.wanted]
-            starts = _starts(fragment.metadata)
-            for group in fragment.subset(filter=condition).row_groups:
-                keys = fragment.subset(row_group_ids=[group.id]).to_table(columns=names)
-                places = pa.array(range(starts[group.id], starts[group.id] + len(keys)))
-                yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
-
-    def _field(self, name: str) -> int:
-        return self.table.schema().find_field(name, case_sensitive=False).field_id
+        with self.io.new_input(task.file.file_path).open() as stream:
+            file = _KeyedFile(stream, self.table, scan, tuple(self.wanted))
+            places = list(file.places())
+            gone = self._deleted(task) if places else set()
+            return file.rows_at([place for place in places if place not in gone])
 
     def _deleted(self, task: FileScanTask) -> set[int]:
-        """The places in a file that are deleted, of each Puffin file only the vector that is of this one."""
+        """The places in a file that are deleted."""
+        return {place for file in task.delete_files for place in self._listed_in(file, task.file.file_path)}
+
+    def _listed_in(self, deletes: DataFile, path: str) -> list[int]:
+        """The places that a delete file lists for a data file; of a Puffin file that vector alone is read."""
+        import pyarrow.compute as pc
+        from pyarrow.parquet import read_table
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 
-        found: set[int] = set()
-        for file in task.delete_files:
-            with self.io.new_input(file.file_path).open() as stream:
-                cut = _cut_out(stream, task.file.file_path)
-            for vector in deletion_vectors_from_puffin_file(PuffinFile(cut)):
-                found.update(vector.to_vector().to_pylist())
+        with self.io.new_input(deletes.file_path).open() as stream:
+            if not _is_vectors(deletes):
+                table = read_table(stream, columns=["file_path", "pos"])
+                return cast(list[int], table.filter(pc.field("file_path") == path)["pos"].to_pylist())
+            cut = _cut_out(stream, path)
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(cut))
+        return [place for vector in vectors for place in vector.to_vector().to_pylist()]
+
+
+class _KeyedFile:
+    """A data file, of which the key's columns are read before the others, and row groups by their bounds.
+
+    Values are made from what Parquet has, field by field: pyiceberg's own reader loses the nulls of arrays and maps of
+    structs.
+    """
+
+    def __init__(self, stream: Any, table: Table, scan: DataScan, key: tuple[str, ...]) -> None:
+        import pyarrow.dataset as ds
+        from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+        self.table, self.scan, self.key = table, scan, key
+        self.fragment = ds.ParquetFileFormat().make_fragment(stream)
+        self.schema = pyarrow_to_schema(self.fragment.physical_schema, table.name_mapping(), format_version=3)
+        self.starts = _starts(self.fragment.metadata)
+
+    def places(self) -> Iterator[int]:
+        """The places of the rows of the key."""
+        import pyarrow as pa
+        from pyiceberg.expressions.visitors import bind, translate_column_names
+        from pyiceberg.io.pyarrow import expression_to_pyarrow
+
+        bound = bind(self.table.schema(), self.scan.row_filter, case_sensitive=False)
+        own = bind(self.schema, translate_column_names(bound, self.schema, case_sensitive=False), case_sensitive=False)
+        condition = expression_to_pyarrow(own, self.schema)
+        fields = [self.table.schema().find_field(name, case_sensitive=False) for name in self.key]
+        names = [self.schema.find_field(field.field_id).name for field in fields]
+        for group in self.fragment.subset(filter=condition).row_groups:
+            keys = self.fragment.subset(row_group_ids=[group.id]).to_table(columns=names)
+            places = pa.array(range(self.starts[group.id], self.starts[group.id] + len(keys)))
+            yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
+
+    def rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows in some places, with the columns of the table as of the scan."""
+        wanted, own = self.scan.projection().as_struct(), self.schema.as_struct()
+        found: list[dict[str, Any]] = []
+        for group, start in enumerate(self.starts):
+            end = start + self.fragment.metadata.row_group(group).num_rows
+            inside = [place - start for place in places if start <= place < end]
+            if inside:
+                rows = self.fragment.subset(row_group_ids=[group]).to_table().take(inside).to_pylist()
+                found += [_projected(row, own, wanted) for row in rows]
         return found
 
 
@@ -212,6 +230,30 @@ def _cut_out(stream: Any, path: str) -> bytes:
     return bytes(payload + MAGIC_BYTES + told + len(told).to_bytes(4, "little") + tail[4:])
 
 
+def _projected(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
+    """A value of a type that a file has, as one of the type that the table has; fields are known by their ids."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    match own, wanted:
+        case _ if value is None:
+            return None
+        case StructType(), StructType():
+            known = {field.field_id: field for field in own.fields}
+            pairs = [(field, known.get(field.field_id)) for field in wanted.fields]
+            return {
+                field.name: _projected(value[of.name], of.field_type, field.field_type) if of else field.initial_default
+                for field, of in pairs
+            }
+        case ListType(), ListType():
+            return [_projected(element, own.element_type, wanted.element_type) for element in value]
+        case MapType(), MapType():
+            return [
+                (_projected(key, own.key_type, wanted.key_type), _projected(of, own.value_type, wanted.value_type))
+                for key, of in value
+            ]
+    return value
+
+
 def _is_vectors(file: Any) -> bool:
     return bool(file.file_format.name == "PUFFIN")
 
@@ -226,14 +268,18 @@ def _starts(metadata: Any) -> list[int]:
 
 
 def _scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
-    from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
+    from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
     from pyiceberg.expressions.literals import literal
+    from pyiceberg.types import DoubleType, FloatType
 
     condition: BooleanExpression = AlwaysTrue()
     for name, value in wanted.items():
         kind = table.schema().find_field(name, case_sensitive=False).field_type
         try:
-            condition = And(condition, EqualTo(term=Reference(name), value=literal(value).to(kind)))
+            is_nan = isinstance(kind, FloatType | DoubleType) and math.isnan(float(value))
+            key = Reference(name)
+            is_equal = IsNaN(term=key) if is_nan else EqualTo(term=key, value=literal(value).to(kind))
+            condition = And(condition, is_equal)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise ConfigError(
                 f"{value!r} is not a valid value of the key column `{name}`.\n  expected: a value of type {kind}"
