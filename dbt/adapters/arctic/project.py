@@ -68,7 +68,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
     manifest = parsed_manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
-        command = ["compile", "--select", "config.materialized:arctic", "--target-path", scratch]
+        command = ["compile", "--select", "config.materialized:arctic", "--no-write-json", "--target-path", scratch]
         outcome: Any = dbtRunner(manifest=manifest).invoke(
             [*_QUIET, *command, *_where(project_dir, profiles_dir, target)]
         )
