@@ -134,6 +134,40 @@ class TestSparkKilled(Serving):
 
 
 @pytest.mark.slow
+class TestSourceAway(Serving):
+    def test_all_layers_say_what_they_are_late_for_until_a_batch_of_the_source_has_succeeded(
+        self, project: Any, landing: Path, serve: Callable[[], Served], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names = ("orders", "clean", "cities")
+        feed(landing, 1, {1: "a", 2: "b"})
+        service = serve()
+        service.until(lambda: service.states() == dict.fromkeys(names, "fresh"))
+        away = landing.parent.rename(landing.parent.with_name("away"))
+        service.until(lambda: service.states() == dict(zip(names, ("failed", "behind", "behind"), strict=True)))
+        last = freshness_of(service, "cities")
+        assert last["reason"].startswith("ingestion of source shop fails: ")
+        assert last["source"] == "shop"
+        assert service.errors()["ingest shop"]
+        capsys.readouterr()
+        assert cli.main(["status", "cities", "--json", *service.where]) == 0
+        (status,) = json.loads(capsys.readouterr().out)
+        assert status["freshness"]["reason"] == last["reason"]
+        away.rename(landing.parent)
+        feed(landing, 2, {3: "c"})
+        service.until(lambda: service.states() == dict.fromkeys(names, "fresh") and service.rows("cities") == 3)
+        assert service.errors() == {}
+        assert freshness_of(service, "cities")["as_of"] > last["as_of"]
+        (first, second) = [job for job in service.jobs() if job["kind"] == "ingest" and job["state"] == "done"]
+        assert first["reason"].startswith("1 event from files ")
+        assert (second["rows"], len(second["lines"])) == ({"insert": 2}, 1)
+        service.stop()
+
+
+def freshness_of(service: Served, name: str) -> Any:
+    return next(of["freshness"] for of in service.get("tables")["tables"] if of["table"].endswith(f".{name}"))
+
+
+@pytest.mark.slow
 class TestBeside(Serving):
     """What others do to the project and its catalog while a service works."""
 

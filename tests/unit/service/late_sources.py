@@ -110,6 +110,14 @@ TROUBLES: Mapping[str, Trouble] = {
         failing_minutes=25,
         alerts=("ArcticIngestionFailing", "ArcticIngestionLag", "ArcticTableStale"),
     ),
+    "the database is down, between two attempts": Trouble(
+        ("failed", "behind", "behind"),
+        "ingestion of source shop fails: db1 does not answer",
+        as_of_minutes=25,
+        failing_minutes=25,
+        is_ingested=False,
+        alerts=("ArcticIngestionFailing", "ArcticIngestionLag", "ArcticTableStale"),
+    ),
     "an error repeats, and this service can't write it down": Trouble(
         ("failed", "behind", "behind"),
         "ingestion of source shop fails: db1 does not answer",
