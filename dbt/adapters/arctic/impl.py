@@ -47,6 +47,7 @@ from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshne
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
 from dbt.adapters.arctic.relations.identifiers import literal_text, quoted, unquoted
+from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
 from dbt.adapters.arctic.relations.relation import ArcticRelation, event_window
 from dbt.adapters.arctic.sources import origins
 
@@ -241,13 +242,8 @@ class ArcticAdapter(SparkAdapter):
         return text(value or "")
 
     @available
-    def escape_literal(self, value: Any) -> str:
-        """What stands between the quotes of a SQL string literal of exactly this text."""
-        return text(str(value))[1:-1]
-
-    @available
     def unescape_literal(self, literal: str) -> str:
-        """The text of a literal that `escape_literal` filled; text without quotes around it is returned as it is."""
+        """The text of a literal that `literal` made; other text is returned as it is."""
         return literal_text(literal)
 
     @available.parse(lambda *_a, **_k: "")
@@ -269,6 +265,16 @@ class ArcticAdapter(SparkAdapter):
 
     def valid_incremental_strategies(self) -> list[str]:
         return ["append", "merge", "insert_overwrite", "delete+insert", "microbatch"]
+
+    @available.parse_list
+    def named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
+        """Columns that a configuration names, as SQL."""
+        return NAMED_COLUMNS[kind](*arguments)
+
+    def assert_valid_snapshot_target_given_strategy(self, relation: Any, column_names: Any, strategy: Any) -> None:
+        """As dbt has it, for columns in any case."""
+        lowered = {key: name.lower() for key, name in column_names.items()}
+        super().assert_valid_snapshot_target_given_strategy(relation, lowered, strategy)
 
     # Schemas
 
@@ -319,8 +325,7 @@ class ArcticAdapter(SparkAdapter):
         ]
 
     def get_relation(self, database: str, schema: str, identifier: str) -> BaseRelation | None:
-        found: BaseRelation | None = SQLAdapter.get_relation(self, database, schema, identifier)
-        return found
+        return cast("BaseRelation | None", SQLAdapter.get_relation(self, database, schema, identifier))
 
     def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
         """Names are matched as they are written; the project's `quoting` does not change their case."""

@@ -39,6 +39,13 @@
   {%- endif %}
 {%- endmacro %}
 
+{% macro arctic__partition_cols(label, required=false) -%}
+  {%- set parts = adapter.named_columns('partitions', config.get('partition_by')) -%}
+  {%- if parts %}
+  {{ label }} ({{ parts | join(', ') }})
+  {%- endif %}
+{%- endmacro %}
+
 {% macro arctic__clustered_cols(label, required=false) -%}
   {%- if config.get('clustered_by') -%}
     {% do exceptions.raise_compiler_error("clustered_by is not available on Iceberg: use partition_by with bucket(n, column)") %}

@@ -30,7 +30,7 @@
 {# For a place between single quotes, as in `string_literal(escape_single_quotes(value))`: a backslash is one more character
    that Spark reads as something else. #}
 {% macro arctic__escape_single_quotes(expression) -%}
-  {{ return(adapter.escape_literal(expression)) }}
+  {{ return(adapter.literal(expression | string)[1:-1]) }}
 {%- endmacro %}
 
 {% macro arctic__dateadd(datepart, interval, from_date_or_timestamp) -%}

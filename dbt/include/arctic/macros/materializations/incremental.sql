@@ -89,18 +89,29 @@
   {{ return(get_merge_sql(arg_dict['target_relation'], arg_dict['temp_relation'], arg_dict['unique_key'], arg_dict['dest_columns'], arg_dict['incremental_predicates'])) }}
 {%- endmacro %}
 
-{% macro arctic__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) -%}
-  {%- set predicates = ([] if incremental_predicates is none else [] + incremental_predicates) -%}
-  {%- set keys = [unique_key] if unique_key is string else (unique_key or []) -%}
-  {%- for key in keys -%}
-    {%- do predicates.append('DBT_INTERNAL_SOURCE.' ~ key ~ ' = DBT_INTERNAL_DEST.' ~ key) -%}
+{# Keys with nulls are keys like others: compared by `=`, their rows would be inserted once more in every run. #}
+{% macro arctic_same_key(unique_key, dest_columns) -%}
+  {%- for key in adapter.named_columns('columns', 'unique_key', unique_key, dest_columns | map(attribute='name') | list) -%}
+    DBT_INTERNAL_SOURCE.{{ key }} <=> DBT_INTERNAL_DEST.{{ key }}{{ ' and ' if not loop.last }}
   {%- endfor -%}
+{%- endmacro %}
+
+{% macro arctic_and_predicates(incremental_predicates) -%}
+  {%- set predicates = [incremental_predicates] if incremental_predicates is string else (incremental_predicates or []) -%}
+  {%- for predicate in predicates %} and ({{ predicate }}){% endfor -%}
+{%- endmacro %}
+
+{% macro arctic__get_merge_update_columns(merge_update_columns, merge_exclude_columns, dest_columns) -%}
+  {{ return(adapter.named_columns('updated', merge_update_columns, merge_exclude_columns, dest_columns | map(attribute='name') | list)) }}
+{%- endmacro %}
+
+{% macro arctic__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) -%}
   {%- set names = dest_columns | map(attribute='quoted') | list -%}
-  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) or names -%}
+  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) -%}
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
   using {{ source.render() }} as DBT_INTERNAL_SOURCE
-  on {{ predicates | join(' and ') if keys else 'false' }}
-  {% if keys -%}
+  on {% if unique_key %}{{ arctic_same_key(unique_key, dest_columns) }}{{ arctic_and_predicates(incremental_predicates) }}{% else %}false{% endif %}
+  {% if unique_key and updated -%}
   when matched then update set
     {% for name in updated %}DBT_INTERNAL_DEST.{{ name }} = DBT_INTERNAL_SOURCE.{{ name }}{{ ', ' if not loop.last }}{% endfor %}
   {%- endif %}
@@ -109,14 +120,12 @@
 {%- endmacro %}
 
 {% macro arctic__get_delete_insert_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) -%}
-  {%- set keys = [unique_key] if unique_key is string else (unique_key or []) -%}
-  {%- if keys -%}
+  {%- if unique_key -%}
   delete from {{ target.render() }} as DBT_INTERNAL_DEST
   where exists (
     select 1 from {{ source.render() }} as DBT_INTERNAL_SOURCE
-    where {% for key in keys %}DBT_INTERNAL_SOURCE.{{ key }} = DBT_INTERNAL_DEST.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-  )
-  {%- for predicate in incremental_predicates or [] %} and {{ predicate }}{% endfor %};
+    where {{ arctic_same_key(unique_key, dest_columns) }}
+  ){{ arctic_and_predicates(incremental_predicates) }};
   {%- endif %}
   {{ arctic_insert({'target_relation': target, 'temp_relation': source, 'dest_columns': dest_columns}) }}
 {%- endmacro %}

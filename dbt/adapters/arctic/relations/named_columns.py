@@ -1,0 +1,73 @@
+"""Columns that a configuration names, as SQL: in any case, with backticks or without, whatever characters they have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from dbt_common.exceptions import CompilationError
+
+from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
+
+_PLAIN_PART = re.compile(r"[\w.]+|.*[`(].*", re.DOTALL)
+
+
+def to_names(configured: Any) -> list[str]:
+    """The texts of a key that takes one text or a list; raises CompilationError for anything else."""
+    if configured is None:
+        return []
+    if isinstance(configured, str):
+        return [configured]
+    if not isinstance(configured, list | tuple) or not all(isinstance(text, str) for text in configured):
+        raise CompilationError(
+            f"{configured!r} names no columns.\n  expected: a column, or a list of columns\n"
+            "  what to do: write the names as texts"
+        )
+    return list(configured)
+
+
+def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
+    """The names, each once and quoted; what is no column is left as it is: an SQL expression."""
+    known = {column.lower(): column for column in columns}
+    spelled = ((known.get(unquoted(text).lower()), text) for text in to_names(configured))
+    return list(dict.fromkeys(quoted(column) if column is not None else text for column, text in spelled))
+
+
+def require_columns(key: str, configured: Any, columns: Collection[str]) -> list[str]:
+    """As `quote_columns`; raises CompilationError if a text is neither a column nor a field of one."""
+    known = {column.lower() for column in columns}
+    for text in to_names(configured):
+        if unquoted(text).lower() not in known and unquoted(text.split(".")[0]).lower() not in known:
+            raise CompilationError(
+                f"`{key}` names {text!r}, which is no column of the table.\n"
+                f"  expected: {', '.join(sorted(columns))}\n  what to do: write the name of a column"
+            )
+    return quote_columns(configured, columns)
+
+
+def to_partition_parts(configured: Any) -> list[str]:
+    """Parts of a `partitioned by` clause: names, quoted where they need it, and transforms such as `days(at)`."""
+    return [text if _PLAIN_PART.fullmatch(text) else quoted(text) for text in to_names(configured)]
+
+
+def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[str]:
+    """The columns that a merge updates, quoted; raises CompilationError for a name that is no column."""
+    if update and exclude:
+        raise CompilationError(
+            "Both `merge_update_columns` and `merge_exclude_columns` are set.\n  what to do: leave one of them out"
+        )
+    if update:
+        return require_columns("merge_update_columns", update, columns)
+    excluded = require_columns("merge_exclude_columns", exclude, columns)
+    return [name for name in map(quoted, columns) if name not in excluded]
+
+
+NamedColumns = Literal["columns", "columns_or_expressions", "partitions", "updated"]
+
+NAMED_COLUMNS: Final[Mapping[NamedColumns, Callable[..., list[str]]]] = {
+    "columns": require_columns,
+    "columns_or_expressions": quote_columns,
+    "partitions": to_partition_parts,
+    "updated": choose_updated,
+}
