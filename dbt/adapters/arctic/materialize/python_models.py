@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table")
+"""Kinds of frames whose rows are in this process; newer versions of pandas name theirs without the module."""
+
+
 def rows_of(code: str, model: str, spark: SparkSession) -> DataFrame:
     """What the function `model` of compiled code returns, as a Spark frame.
 
@@ -46,8 +50,8 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
         return returned  # type: ignore[no-any-return]
     if kind.startswith("pyspark.pandas."):
         return returned.to_spark()  # type: ignore[no-any-return]
-    if kind in ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table"):
-        return _of_rows(returned, spark)
+    if kind in _FRAMES:
+        return _from_process(returned, spark)
     raise DbtRuntimeError(
         f"{model}: its function `model` returns no frame.\n"
         "  expected: a DataFrame of Spark, of pandas or of pandas on Spark, or a table of pyarrow\n"
@@ -55,15 +59,16 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
     )
 
 
-def _of_rows(returned: Any, spark: SparkSession) -> DataFrame:
-    """A frame of what this process holds; Spark Connect concludes no types where there are no rows."""
-    if len(returned):
-        return spark.createDataFrame(returned)
+def _from_process(returned: Any, spark: SparkSession) -> DataFrame:
+    """A frame of rows that this process holds, by Arrow alone: a session in this process and a remote one are equal."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    table = returned if isinstance(returned, pa.Table) else pa.Table.from_pandas(returned, preserve_index=False)
-    return spark.createDataFrame([], schema=from_arrow_schema(table.schema))
+    from dbt.adapters.arctic.materialize.pandas_frames import to_arrow, to_storable
+
+    table = to_storable(returned if isinstance(returned, pa.Table) else to_arrow(returned))
+    rows: Any = table if table.num_rows else []
+    return spark.createDataFrame(rows, schema=from_arrow_schema(table.schema))
 
 
 def _told(error: Exception, file: str, code: str) -> str:
