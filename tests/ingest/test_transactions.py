@@ -11,6 +11,7 @@ import pytest
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.thresholds import SHIPPED
 from tests.ingest.reading import Reading, drain, drained, opened, progress
+from tests.ingest.servers import PostgreSQLServer
 from tests.ingest.two_tables import Source
 
 POLLS = replace(SHIPPED.debezium, poll_events=7)
@@ -58,6 +59,22 @@ def test_one_that_is_too_large_to_wait_for_comes_in_parts(source: Source, connec
     reading = drain(connection, position, thresholds=replace(POLLS, batch_bytes=1))
     assert len(reading.events) == 60
     assert any("seen" in json.loads(batch.position) for batch in reading.batches)
+
+
+def test_both_events_of_a_row_that_moves_are_in_one_part(postgresql: PostgreSQLServer, slot: str) -> None:
+    at = f"{slot}.a"
+    postgresql.sql(f"create schema {slot}", f"create table {at} (id int primary key, n int)")
+    connection = DebeziumConnection(
+        "postgresql", "127.0.0.1", postgresql.port, "shop", "postgres", "", (rf"{slot}\.a",), slot
+    )
+    position = drain(connection).position
+    postgresql.sql(f"insert into {at} select g, g from generate_series(1, 40) g", f"update {at} set id = id + 100")
+    reading = drain(connection, position, thresholds=replace(POLLS, batch_bytes=1))
+    parts = [[event["op"] for _, event in Reading([batch]).events] for batch in reading.batches if batch.count]
+    assert len(parts) > 4
+    assert {part[-1] for part in parts} == {"c"}
+    assert [op for part in parts for op in part] == ["c"] * 40 + ["d", "c"] * 40
+    assert sorted(reading.ids) == sorted([*range(1, 41)] * 2 + [*range(101, 141)])
 
 
 def test_the_last_transaction_does_not_wait_for_another_one(source: Source, connection: DebeziumConnection) -> None:

@@ -23,8 +23,16 @@ ORDERS = SourceSchema((SourceColumn("id", "bigint"), SourceColumn("item", "strin
 ITEMS = SourceSchema((SourceColumn("name", "string"), SourceColumn("price", "decimal(10,2)")), ("name",))
 
 
-def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, at: int = 0) -> str:
-    return json.dumps({"before": before, "after": after, "op": op, "source": {"ts_us": 1_700_000_000_000_000 + at}})
+def event(
+    op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, at: int = 0, lsn: int | None = None
+) -> str:
+    source = {"ts_us": 1_700_000_000_000_000 + at, "lsn": lsn}
+    return json.dumps({"before": before, "after": after, "op": op, "source": source})
+
+
+def move(before: dict[str, Any], after: dict[str, Any], lsn: int) -> list[str]:
+    """The two events by which PostgreSQL sends an update of the primary key."""
+    return [event("d", before, None, lsn=lsn), event("c", None, after, lsn=lsn)]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ DEBEZIUM = EventFormat(
     time_unit="micros",
     table=("source", "table"),
     transaction=("transaction", "id"),
+    log_place=("source", "lsn"),
     unavailable=texts_of(UNAVAILABLE),
     has_tombstones=True,
 )

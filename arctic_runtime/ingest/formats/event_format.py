@@ -114,11 +114,12 @@ class EventFormat:
     the source does not send it. `time` leads to when the change happened, in `time_unit`. `order` are paths whose
     values, left to right, order the events of a table; numbers are compared as numbers. Where there are none, the
     order is that of arrival. `table` leads to the name of the table, `namespace` to that of its database or schema.
-    `transaction` leads to the id of the source's transaction. `unavailable` is the text or JSON in the place of a value
-    that the source did not send, since the change did not touch it. `schema` leads to the parts of an event that tell
-    the table's schema: events whose parts are equal have one schema, and those without any tell none. `zone` is that of
-    each `zoneless_timestamp`. Where it `has_tombstones`, a message without a value repeats that a row was deleted, for
-    brokers that keep the newest message of a key alone.
+    `transaction` leads to the id of the source's transaction, and `log_place` to the place of the change in its log,
+    which both events of a row that moved to another primary key have. `unavailable` is the text or JSON in the place of
+    a value that the source did not send, since the change did not touch it. `schema` leads to the parts of an event
+    that tell the table's schema: events whose parts are equal have one schema, and those without any tell none. `zone`
+    is that of each `zoneless_timestamp`. Where it `has_tombstones`, a message without a value repeats that a row was
+    deleted, for brokers that keep the newest message of a key alone.
     """
 
     name: str
@@ -132,6 +133,7 @@ class EventFormat:
     namespace: Path | None = None
     order: tuple[Path, ...] = ()
     transaction: Path | None = None
+    log_place: Path | None = None
     schema: tuple[Path, ...] = ()
     rows_are_lists: bool = False
     is_before_partial: bool = False
@@ -177,4 +179,5 @@ def inside(events: EventFormat, envelope: str) -> EventFormat:
         namespace=moved(events.namespace),
         order=tuple((envelope, *path) for path in events.order),
         transaction=moved(events.transaction),
+        log_place=moved(events.log_place),
     )

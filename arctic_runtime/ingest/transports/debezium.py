@@ -38,6 +38,7 @@ from arctic_runtime.ingest.transports.placed_events import (
     joined,
     of_snapshot,
     placed,
+    without_last_delete,
 )
 from arctic_runtime.ingest.transports.replayed import are_new, newest
 from arctic_runtime.ingest.transports.schema_history import of_tables, until
@@ -494,9 +495,24 @@ class DebeziumTransport:
         begin = replace(position, seen=None)
         whole, begun = divided(now.server.order, read, begin)
         if self._is_full(begun):
-            return read, position
+            return self._part(now, read, position)
         now.run.held = begun
         return whole, begin
+
+    def _part(self, now: _Open, read: Batch, position: Position) -> tuple[Batch, Position]:
+        """The part of a transaction that was read. A delete at its end waits for the insert that may belong to it."""
+        events, last = without_last_delete(read)
+        if last is None:
+            return read, position
+        if not events:
+            now.run.held = read
+            return batch_of((), now.position), now.position
+        order, offset = now.server.order, {**position.offset, "lsn": position.reached}
+        ends = {of.table: end for of in events if (end := newest(order, of.events[PAYLOAD])) is not None}
+        before = order.position(position.partition, offset, ends, now.position)
+        before = replace(before, history=position.history, joining=position.joining)
+        now.run.held = batch_of([replace(last, start=before)], position)
+        return batch_of(events, before), before
 
     def _new(self, now: _Open, of: PlacedEvents, resume: Position) -> PlacedEvents:
         """The events that come after a position up to which all were read."""

@@ -79,6 +79,18 @@ def divided(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch, Batc
     return batch_of(_with_events(before), begin), batch_of(_with_events(after), begin)
 
 
+def without_last_delete(batch: Batch) -> tuple[list[PlacedEvents], PlacedEvents | None]:
+    """The events of a batch without its last one where that is a delete, and this one; None where it is another."""
+    events = placed(batch)
+    place = max(range(len(events)), key=lambda i: events[i].events[ARRIVAL][-1].as_py())
+    end = events[place]
+    if json.loads(end.events[PAYLOAD][-1].as_py())["op"] != "d":
+        return events, None
+    count = end.events.num_rows - 1
+    events[place] = replace(end, events=end.events.slice(0, count))
+    return _with_events(events), replace(end, events=end.events.slice(count))
+
+
 def _with_events(parts: Iterable[PlacedEvents]) -> list[PlacedEvents]:
     return [of for of in parts if of.events.num_rows]
 

@@ -20,14 +20,15 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX, same_name
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 
-CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER = (
-    f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order")
+CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_PLACE = (
+    f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
 )
 """Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
 (timestamp), why an event is a dead letter (null for others), the names of columns whose value the source did not send
 (null where it sent all), and the place of a row in its event. OLD_KEY is a
 struct of the primary key before the change, null where the source does not send it or it is the same. ORDER is a struct
-that orders events of a key before their arrival does, null where arrival is the order."""
+that orders events of a key before their arrival does, null where arrival is the order. LOG_PLACE is where the source's
+log has the change, null where an event does not tell."""
 
 _EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
 
@@ -44,7 +45,7 @@ class _Value:
 
 
 def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decoded events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY.
+    """Decoded events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, LOG_PLACE.
 
     PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
     primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
@@ -81,6 +82,7 @@ def decode_all(events: DataFrame, form: EventFormat, schema: SourceSchema) -> Da
         aliased(_absent(form, named), ABSENT),
         aliased(_old_key(form, schema), OLD_KEY),
         aliased(_order(form), ORDER),
+        aliased(Sql("CAST(NULL AS string)") if form.log_place is None else _at(form.log_place), LOG_PLACE),
     )
 
 
@@ -116,7 +118,7 @@ def _json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
 
 
 def _leaves(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, *form.order) if path]
+    return [path for path in (form.operation, form.time, *form.order, form.log_place) if path]
 
 
 def _nested(leaves: Mapping[Path, DataType]) -> StructType:

@@ -10,21 +10,32 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, ORDER, PART, REASON, TIME
-from arctic_runtime.ingest.writing.moved import OLD
-from arctic_runtime.model.columns import POSITION, TIMESTAMP, same_name
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, LOG_PLACE, OLD_KEY, ORDER, PART, REASON, TIME
+from arctic_runtime.ingest.writing.moved import (
+    FIRST,
+    ID,
+    IS_MOVED,
+    LACKS_ORIGIN,
+    PLACE,
+    fill_from_origins,
+    find_chains,
+    fold_chains,
+)
+from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.refresh.diff import event_changes, fill, images, key_images, unsent_flag
+from arctic_runtime.spark.refresh.diff import event_changes, fill, images, key_images, refresh_changes, unsent_flag
 from arctic_runtime.spark.refresh.events import net_events
 from arctic_runtime.spark.refresh.merging import since_last_delete
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, all_of, base_rows, column, current_rows, unmerged_changes
+from arctic_runtime.spark.tables.frames import Keys, base_rows, column, current_rows, unmerged_changes
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
+
+_LACKS, _STEP = f"{OWN_PREFIX}lacks", f"{OWN_PREFIX}step"
 
 _FIRST_PLACE = 2
 """What `_seq` adds to a place, so that it differs from 0 and -1."""
@@ -35,9 +46,9 @@ class Tally:
     """The events of a batch for one table, counted in one job.
 
     `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
-    key, `partial` events that lack a value, and `lacking` inserts that do. `truncated_at` is the place of the last
-    event that empties the table, None where there is none. `newest` is the time of the newest change at the source, in
-    UTC and not in the future, None where no event tells.
+    key, `partial` events that lack a value, and `lacking` those of them that begin a row under its key. `truncated_at`
+    is the place of the last event that empties the table, None where there is none. `newest` is the time of the newest
+    change at the source, in UTC and not in the future, None where no event tells.
     """
 
     rows: int
@@ -58,7 +69,7 @@ def tally(decoded: DataFrame) -> Tally:
         F.count_if(~sound).alias("dead"),
         F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("moved"),
         F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
-        F.count_if(sound & F.col(ABSENT).isNotNull() & (F.col(CHANGE) == "insert")).alias("lacking"),
+        F.count_if(sound & ~F.expr(IS_DELETE) & _lacks_origin()).alias("lacking"),
         F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
         F.unix_micros(F.max(F.when(is_timed, F.least(F.col(TIME), F.current_timestamp())))).alias("newest"),
     ).collect()[0]
@@ -67,33 +78,32 @@ def tally(decoded: DataFrame) -> Tally:
 
 
 def change_rows(
-    context: Context,
-    decoded: DataFrame,
-    counted: Tally,
-    shape: Shape,
-    moves: DataFrame | None = None,
-    has_places: bool = False,
+    context: Context, decoded: DataFrame, counted: Tally, shape: Shape, has_places: bool = False
 ) -> DataFrame:
-    """The change rows that bring a table from its state in `context` to what the events say.
+    """The change rows that bring a table from its state in `context` to what the events say, all of them at once.
 
-    `moves` are new primary keys with the old ones, as `moved.moves_frame` makes them, of rows that lack values. Where
-    it `has_places`, `_seq` of each row tells by which event it came, as `place_in` reads it, so that a dead letter can
-    be put in order with it; else it is 0, or -1 where that event lacks a value.
+    Where it `has_places`, `_seq` of each row tells by which event it came, as `place_in` reads it, so that a dead
+    letter can be put in order with it; else it is 0, or -1 where that event lacks a value.
 
     Rows that break the key or the contract, or that lack a value which the table does not have, come out under an
     action of `FLAWS`.
     """
-    events = _rows(decoded, counted)
-    fills = bool(counted.partial) or has_places
-    model = _model(context.model)
-    net = _net_of_partial(events, shape, has_places) if fills else net_events(model, events, shape)
-    if moves is not None:
-        net = _with_moved_values(context, net, moves, shape)
+    emptied_at = counted.truncated_at
+    events = _rows(decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted)
+    if counted.lacking:
+        net = _net_of_moved(context, events, shape, has_places, emptied_at is not None)
+    elif counted.partial or has_places:
+        net = _net_of_partial(events, shape, has_places)
+    else:
+        net = net_events(_model(context.model), events, shape)
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
+    if emptied_at is not None:
+        old = current_rows(spark, context.model, state, thresholds)
+        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None)
     only = _keys(context, events, counted.rows + counted.moved)
     base = base_rows(spark, context.model, state, only)
     unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
-    return event_changes(net, base, unmerged, shape, False, fill if fills else None)
+    return event_changes(net, base, unmerged, shape, False, fill if counted.partial or has_places else None)
 
 
 def _model(model: Model) -> Model:
@@ -113,13 +123,19 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
     An update that changes the primary key is a delete of the old one and an insert of the new one.
     """
     sound = sound_rows(decoded)
-    events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME)})
+    lacks = ~F.expr(IS_DELETE) & _lacks_origin()
+    events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME), _LACKS: lacks, _STEP: F.lit(1)})
     if not counted.moved:
         return events
     left = sound.where(F.col(OLD_KEY).isNotNull())
     key = {field: F.col(OLD_KEY)[field] for field in left.schema[OLD_KEY].dataType.fieldNames()}  # type: ignore[attr-defined]
-    gone = left.withColumns({**key, CHANGE: F.lit("delete"), POSITION: _order(0), TIMESTAMP: F.col(TIME)})
-    return events.unionByName(gone)
+    own = {CHANGE: F.lit("delete"), POSITION: _order(0), TIMESTAMP: F.col(TIME), _LACKS: F.lit(False), _STEP: F.lit(0)}
+    return events.unionByName(left.withColumns({**key, **own}))
+
+
+def _lacks_origin() -> Expression:
+    """Whether an event that is no delete begins a row under a key without all its values."""
+    return F.col(ABSENT).isNotNull() & ((F.col(CHANGE) == "insert") | F.col(OLD_KEY).isNotNull())
 
 
 def _order(step: int) -> Expression:
@@ -144,59 +160,68 @@ def _net_of_partial(events: DataFrame, shape: Shape, has_places: bool) -> DataFr
 
     The flags of `unsent_flag` say which columns no event sent.
     """
-    was_sent = {
-        i: ~F.coalesce(F.array_contains(ABSENT, kept.name), F.lit(False)) for i, kept in enumerate(shape.columns)
-    }
-    rest = [i for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)]
-    marked = events.select(
-        *map(F.expr, images("a", shape, events.columns)),
-        *[was_sent[i].alias(f"sent{i}") for i in rest],
-        F.expr(IS_DELETE).alias("deleted"),
-        F.col(TIMESTAMP).alias("ts"),
-        F.col(POSITION).alias("order"),
-        _sequence(has_places).cast(shape.sequence_type).alias("seq"),
-    )
-
-    def newest(i: int) -> Expression:
-        image = F.struct(F.col(f"a{i}").alias("value"))
-        return F.max_by(image, F.when(F.col(f"sent{i}") & ~F.col("deleted"), F.col("order")))
-
     folded = (
-        since_last_delete(marked, shape)
+        since_last_delete(_marked(events, shape, has_places), shape)
         .groupBy(*key_images(shape))
         .agg(
-            *[newest(i).alias(f"image{i}") for i in rest],
+            *_newest_images(shape),
             F.max_by("deleted", "order").alias("deleted"),
             F.bool_or("deleted").alias("reset"),
             F.max_by("ts", "order").alias("ts"),
             F.max_by("seq", "order").alias("seq"),
         )
     )
+    return _with_unsent(folded, shape)
+
+
+def _net_of_moved(context: Context, events: DataFrame, shape: Shape, has_places: bool, is_emptied: bool) -> DataFrame:
+    """Net rows as `_net_of_partial` gives them, where rows that moved to other keys have the values of their origin."""
+    chains = find_chains(context.spark, _marked(events, shape, has_places), shape)
+    net = _with_unsent(fold_chains(chains.events, _newest_images(shape), shape), shape)
+    if not chains.moves or is_emptied:
+        return net
+    places = {part: next(i for i, of in enumerate(shape.columns) if same_name(of.name, part)) for part in shape.key}
+    moved = net.where(F.col(IS_MOVED) & F.col(FIRST)["is_rooted"])
+    keys = moved.select(*[F.col(FIRST)[f"a{place}"].alias(part) for part, place in places.items()])
+    only = _keys(context, keys, chains.moves)
+    table = current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
+    return net if table is None else fill_from_origins(net, table, shape)
+
+
+def _marked(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
+    """Events with the images of the table's columns, and which of them each sent."""
+    was_sent = {i: ~F.coalesce(F.array_contains(ABSENT, kept.name), F.lit(False)) for i, kept in _rest(shape).items()}
+    return events.select(
+        *map(F.expr, images("a", shape, events.columns)),
+        *[sent.alias(f"sent{i}") for i, sent in was_sent.items()],
+        F.expr(IS_DELETE).alias("deleted"),
+        F.col(TIMESTAMP).alias("ts"),
+        F.col(POSITION).alias("order"),
+        _sequence(has_places).cast(shape.sequence_type).alias("seq"),
+        (F.col(ARRIVAL) * 2 + F.col(_STEP)).alias(ID),
+        F.col(LOG_PLACE).alias(PLACE),
+        F.col(_LACKS).alias(LACKS_ORIGIN),
+    )
+
+
+def _newest_images(shape: Shape) -> list[Expression]:
+    """Aggregates of `_marked` events: the newest value of each column that was sent, in a struct; null without any."""
+    is_sent = {i: F.col(f"sent{i}") & ~F.col("deleted") for i in _rest(shape)}
+    image = {i: F.struct(F.col(f"a{i}").alias("value")) for i in is_sent}
+    return [F.max_by(image[i], F.when(sent, F.col("order"))).alias(f"image{i}") for i, sent in is_sent.items()]
+
+
+def _with_unsent(folded: DataFrame, shape: Shape) -> DataFrame:
+    """Folded events with the images of `_newest_images` as values, and the flags of `unsent_flag`."""
+    rest = _rest(shape)
     flags = {unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
     values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}
     return folded.withColumns({**values, **flags}).drop(*[f"image{i}" for i in rest])
 
 
-def _with_moved_values(context: Context, net: DataFrame, moves: DataFrame, shape: Shape) -> DataFrame:
-    """Net rows in which values that were not sent are those of the table's row under the old key, if there is one."""
-    key = context.model.config.primary_key
-    old_keys = moves.select(*[F.col(f"{OLD}{part}").alias(part) for part in key])
-    table = current_rows(
-        context.spark, context.model, context.state, context.thresholds.pruning, _keys(context, old_keys, moves.count())
-    )
-    if table is None:
-        return net
-    flags = [i for i in range(len(shape.columns)) if unsent_flag(i) in net.columns]
-    at_old = all_of([table[part] == moves[f"{OLD}{part}"] for part in key])
-    values = [table[shape.columns[i].name].alias(f"moved{i}") for i in flags]
-    known = moves.join(table, at_old).select(*[moves[part].alias(f"to_{part}") for part in key], *values)
-    places = {part: next(i for i, of in enumerate(shape.columns) if same_name(of.name, part)) for part in key}
-    on_new = all_of([net[f"a{place}"] == known[f"to_{part}"] for part, place in places.items()])
-    joined = net.join(known.withColumn("is_known", F.lit(True)), on_new, "left")
-    taken = {i: F.col(unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
-    filled = {f"a{i}": F.when(taken[i], F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i in flags}
-    left = {unsent_flag(i): F.col(unsent_flag(i)) & ~taken[i] for i in flags}
-    return joined.withColumns({**filled, **left}).select(*[name(of) for of in net.columns])
+def _rest(shape: Shape) -> dict[int, Column]:
+    """The columns outside the key by their places."""
+    return {i: kept for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)}
 
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:

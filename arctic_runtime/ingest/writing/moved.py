@@ -1,89 +1,134 @@
-"""Rows that moved to another primary key without all their values being sent.
+"""Rows that move to other primary keys within a batch, without all their values being sent.
 
-PostgreSQL sends such an update as a delete and an insert, one after the other, and leaves out long values that the
-update did not touch. They are those of the row under the old key, just before.
+PostgreSQL sends such an update as a delete and an insert at one place of its log, and leaves out long values that the
+update did not touch. They are those of the row under its old key, which may have come there from yet another one.
+
+A life is what happens to one key up to a delete. Lives that moves join are one chain: the life of one row, of which
+each column has the newest value that any event of the chain sent, or that of the table's row where the chain begins.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
 
-from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, PART
-from arctic_runtime.model.columns import OWN_PREFIX
-from arctic_runtime.spark.tables.frames import column
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.spark.refresh.diff import key_images, unsent_flag
+from arctic_runtime.spark.tables.frames import all_of
 
-OLD = f"{OWN_PREFIX}old_"
-"""What the names of old keys begin with, in frames that have both keys."""
+ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
+"""Columns of events: a number that is higher for later ones, the place of the change in the source's log, and whether
+the event begins a row without all its values."""
 
-Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Touched:
-    """An event by its place and key; `lacks` says that it inserts a row without all values."""
-
-    arrival: int
-    key: Key
-    is_delete: bool
-    lacks: bool
+IS_MOVED, FIRST = "is_moved", "first"
+"""Columns of folded chains: whether the row had another life before, and the key where it began."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Events with places from `start` to before `end`, and old keys by the new ones, for rows that lack values.
+class Chains:
+    """Events with the `chain` that each belongs to, about `moves` of them being moves.
 
-    No event of the piece before a move touches its old key, so that the values are those of the table.
+    An event that deletes a key for good is there once more as `is_gone`, in a chain of its own.
     """
 
-    start: int
-    end: int
-    moves: tuple[tuple[Key, Key], ...]
+    events: DataFrame
+    moves: int
 
 
-ALL = Piece(0, sys.maxsize, ())
-"""All events of a part."""
+def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
+    """Chains of events that have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE, LACKS_ORIGIN.
+
+    They get `is_newest` and `reset`, whether the event is the newest of its key, and some event deletes that;
+    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 where values of the key's
+    row moved elsewhere. One job runs.
+    """
+    lives = _with_lives(_with_origins(events), shape)
+    parents = _find_parents(lives)
+    roots = sorted(find_roots(parents).items())
+    columns = {"life": [life for life, _ in roots], "root": [root for _, root in roots]}
+    frame = spark.createDataFrame(pa.table({of: pa.array(numbers, pa.int64()) for of, numbers in columns.items()}))
+    chained = lives.join(frame, "life", "left")
+    row = F.struct(F.coalesce("root", "life").alias("chain"), F.lit(False).alias("is_gone"))
+    gone = F.struct(F.col(ID).alias("chain"), F.lit(True).alias("is_gone"))
+    is_gone = F.col("deleted") & F.col("is_newest")
+    both = chained.withColumn("part", F.explode(F.when(is_gone, F.array(row, gone)).otherwise(F.array(row))))
+    return Chains(both.select("*", "part.*").drop("part"), len(parents))
 
 
-def pieces(events: Iterable[Touched]) -> list[Piece]:
-    """Events, in their order, as few pieces that can be published one after the other."""
-    found: list[Piece] = []
-    start, counts, moves = 0, Counter[Key](), dict[Key, Key]()
-    before: Touched | None = None
-    for event in events:
-        if event.lacks and before is not None and before.is_delete:
-            if counts[before.key] > 1:
-                found.append(Piece(start, before.arrival, tuple(moves.items())))
-                start, counts, moves = before.arrival, Counter([before.key]), {}
-            moves[event.key] = before.key
-        counts[event.key] += 1
-        before = event
-    return [*found, Piece(start, sys.maxsize, tuple(moves.items()))]
+def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
+    """The first life of the chain of each life that has a parent; a parent has a lower number."""
+    roots: dict[int, int] = {}
+    for life in sorted(parents):
+        roots[life] = roots.get(parents[life], parents[life])
+    return roots
 
 
-def touched(sound: DataFrame, key: Sequence[str]) -> Iterator[Touched]:
-    """Every sound event by its place and key, in order; brings no other values here."""
-    lacks = (F.col(CHANGE) == "insert") & F.col(ABSENT).isNotNull()
-    named = [column(part).alias(f"{OLD}{place}") for place, part in enumerate(key)]
-    rows = sound.select(ARRIVAL, PART, (F.col(CHANGE) == "delete").alias("is_delete"), lacks.alias("lacks"), *named)
-    for row in rows.orderBy(ARRIVAL, PART).toLocalIterator():
-        arrival, _, is_delete, lacking, *values = row
-        yield Touched(arrival, tuple(values), is_delete, lacking)
+def fold_chains(events: DataFrame, aggregates: Sequence[Expression], shape: Shape) -> DataFrame:
+    """One net row per key of the events of `Chains`: the `aggregates` of its chain, and its newest event's fields."""
+    key = [f"a{i}" for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
+    newest = F.struct(*key, "deleted", "reset", "ts", "seq")
+    first = F.struct(*key, "is_rooted")
+    folded = events.groupBy("chain", "is_gone").agg(
+        *aggregates,
+        F.max_by(newest, "order").alias("newest"),
+        F.min_by(first, "order").alias(FIRST),
+        F.max(F.col("root").isNotNull()).alias(IS_MOVED),
+    )
+    ends = folded.where(F.col("is_gone") | ~F.col("newest.deleted"))
+    return ends.select("*", "newest.*").drop("newest", "chain", "is_gone")
 
 
-def moves_frame(
-    spark: SparkSession, moves: Sequence[tuple[Key, Key]], sound: DataFrame, key: Sequence[str]
-) -> DataFrame:
-    """New keys under their names, and old ones under these after OLD."""
-    kinds = [sound.schema[part].dataType for part in key]
-    fields = [*(StructField(part, kind) for part, kind in zip(key, kinds, strict=True))]
-    fields += [StructField(f"{OLD}{part}", kind) for part, kind in zip(key, kinds, strict=True)]
-    return spark.createDataFrame([(*new, *old) for new, old in moves], StructType(fields))
+def fill_from_origins(net: DataFrame, table: DataFrame, shape: Shape) -> DataFrame:
+    """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
+    flags = [i for i in range(len(shape.columns)) if unsent_flag(i) in net.columns]
+    keys = [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
+    origins = table.select(
+        *[table[shape.columns[i].name].alias(f"at{i}") for i in keys],
+        *[table[shape.columns[i].name].alias(f"moved{i}") for i in flags],
+        F.lit(True).alias("is_known"),
+    )
+    is_origin = F.col(IS_MOVED) & F.col(FIRST)["is_rooted"]
+    joined = net.join(origins, is_origin & all_of([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in keys]), "left")
+    taken = {i: F.col(unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
+    filled = {f"a{i}": F.when(taken[i], F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i in flags}
+    left = {unsent_flag(i): F.col(unsent_flag(i)) & ~taken[i] for i in flags}
+    return joined.withColumns({**filled, **left}).select(*net.columns)
+
+
+def _with_origins(events: DataFrame) -> DataFrame:
+    """Events with the ID of the delete that each is the other half of, `origin`; and whether it is such a delete."""
+    of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
+    until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
+    origin = F.when(F.col(LACKS_ORIGIN), delete.over(until_now))
+    passes = F.col("deleted") & F.max(LACKS_ORIGIN).over(of_change)
+    return events.withColumns({"origin": origin, "passes": passes})
+
+
+def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
+    of_key = Window.partitionBy(*key_images(shape))
+    by_order = of_key.orderBy("order")
+    begins = F.coalesce(F.lag("deleted").over(by_order), F.lit(True))
+    is_moved_away = F.max("passes").over(of_key)
+    lives = {
+        "life": F.last(F.when(begins, F.col(ID)), ignorenulls=True).over(by_order),
+        "is_rooted": F.first(ID).over(by_order) == F.col("life"),
+        "is_newest": F.lead(ID).over(by_order).isNull(),
+        "reset": F.max("deleted").over(of_key),
+        "seq": F.when(is_moved_away, F.least(-F.abs("seq"), F.lit(-1))).otherwise(F.col("seq")),
+    }
+    begun = events.withColumn("life", lives.pop("life"))
+    return begun.withColumns(lives)
+
+
+def _find_parents(lives: DataFrame) -> dict[int, int]:
+    """The life that each life comes from which a move began. One that goes on with a row that is there has none."""
+    moved = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
+    ended = lives.where("passes").select(F.col(ID).alias("origin"), F.col("life").alias("parent"))
+    pairs = moved.join(ended, "origin").select("life", "parent").toArrow()
+    return dict(zip(pairs["life"].to_pylist(), pairs["parent"].to_pylist(), strict=True))

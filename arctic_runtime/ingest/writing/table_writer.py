@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, t
 from arctic_runtime.ingest.writing.follow import follow
 from arctic_runtime.ingest.writing.keyed import check_key, check_place, emptied, published, stored_columns
 from arctic_runtime.ingest.writing.letters import Letters, TakeDead
-from arctic_runtime.ingest.writing.moved import ALL, moves_frame, pieces, touched
 from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.ingest.writing.stage import Stage
@@ -356,53 +354,25 @@ class TableWriter:
         end: Place | None,
         has_places: bool,
     ) -> dict[str, int]:
-        """Publishes sound events; in several commits where the table is emptied, or rows lack values.
+        """Publishes sound events in one commit, which notes how many of the batch's events it has until it has all.
 
-        `state` is the one by which events that the table has were left out. Values that were not sent may be those that
-        a commit before gives to another row. Each commit notes how many of the events it has, since only the last one
-        has all of them. Raises CommitConflict where another writer commits in between.
+        `state` is the one by which events that the table has were left out. Raises CommitConflict where another writer
+        commits in between.
         """
-        key = session.model.config.primary_key
-        rows: Counter[str] = Counter()
+        at = place_of(state)
         state = follow(session, state, schema) if counted.rows else state
-        place = at = place_of(state)
-        if counted.truncated_at is not None:
-            deleted, state = emptied(session, state, place)
-            rows.update(deleted)
-            decoded = decoded.where(F.col(ARRIVAL) > counted.truncated_at)
-        found = pieces(touched(sound_rows(decoded), key)) if counted.lacking else [ALL]
-        for piece in found:
-            events = decoded if piece is ALL else decoded.where(F.col(ARRIVAL).between(piece.start, piece.end - 1))
-            moves = moves_frame(session.spark(), piece.moves, decoded, key) if piece.moves else None
-            now = end
-            if piece is not found[-1] or end is None:
-                now = replace(place, events=new.begin + new.events.where(F.col(ARRIVAL) < piece.end).count())
-            assert now is not None
-            check_place(session, state, at)
-            made, state = self._publish_piece(session, state, events, counted, schema, now, moves, has_places)
-            rows.update(made)
-            self._own = at = now
-        return dict(rows)
-
-    def _publish_piece(
-        self,
-        session: TableSession,
-        state: TableState,
-        events: DataFrame,
-        counted: Tally,
-        schema: SourceSchema,
-        place: Place,
-        moves: DataFrame | None,
-        has_places: bool,
-    ) -> tuple[dict[str, int], TableState]:
+        check_place(session, state, at)
+        now = end or replace(at, events=new.begin + new.events.count())
         stored = stored_columns(schema)
         check_query(session.model, stored, stored)
         context, shape = prepared(session, session.context(state), stored, "bigint")
         note_columns(session, context.state, schema)
-        rows = change_rows(context, events, counted, shape, moves, has_places)
+        rows = change_rows(context, decoded, counted, shape, has_places)
         # Events were just brought together by key, in as many partitions as their size needs.
-        times = SourceTimes(counted.newest, self._shown)
-        return published(session, context, rows, shape, place, times, is_gathered=True)
+        is_gathered, times = counted.truncated_at is None, SourceTimes(counted.newest, self._shown)
+        made, _ = published(session, context, rows, shape, now, times, is_gathered=is_gathered)
+        self._own = now
+        return made
 
 
 def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:

@@ -144,8 +144,7 @@ def event_changes(
     looked_up = _look_up(net, base, unmerged, shape)
     blended = blend(looked_up, shape) if blend else looked_up
     found = _keep_what_is_not_given(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
-    flaw = _unsent_flaw(found, shape) if blend is fill else _contract_flaw(shape)
-    return _emit(found, shape, flaw, Sql("true" if ordered else "false"), has_all_keys=True)
+    return _emit(found, shape, _event_flaw(found, shape), Sql("true" if ordered else "false"), has_all_keys=True)
 
 
 def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
@@ -163,7 +162,7 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
     found = _keep_what_is_not_given(joined.withColumns(defaults), shape)
-    return _emit(found, shape, _contract_flaw(shape))
+    return _emit(found, shape, _event_flaw(found, shape))
 
 
 def input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -207,14 +206,16 @@ def unsent_flag(place: int) -> str:
     return f"unsent{place}"
 
 
-def _unsent_flaw(joined: DataFrame, shape: Shape) -> Sql:
+def _event_flaw(joined: DataFrame, shape: Shape) -> Sql:
     """The flaw of rows of which a value was not sent, and no old row has it; else what a contract forbids."""
     unsent = [name(unsent_flag(i)) for i in range(len(shape.columns)) if unsent_flag(i) in joined.columns]
+    if not unsent:
+        return _contract_flaw(shape)
     return statement(
         "CASE WHEN {after} AND ({unsent}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
         after=name(_HAS_AFTER),
         before=name(_HAS_BEFORE),
-        unsent=listed(unsent, " OR ") if unsent else _NO,
+        unsent=listed(unsent, " OR "),
         flaw=text(UNSENT_VALUE),
         contract=_contract_flaw(shape),
     )
