@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.ingest.batch_work import BatchWork, LoadPieces, to_work
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.loading import Loading
-from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.source import IngestedTable, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, Transport
 from arctic_runtime.ingest.writing.batch_writer import BatchWriter
@@ -31,6 +32,8 @@ from arctic_runtime.spark.engine.messages import message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,14 @@ class Ingestion:
             raise
         finally:
             self._lease.end()
+        if once:
+            self._check_waits()
+
+    def _check_waits(self) -> None:
+        """Raises TablesWait if tables wait to be loaded anew; all others have what the source had."""
+        waits = self._ledger.progress().waits
+        if names := sorted(name for name in waits if name in self._known):
+            raise TablesWait(f"source {self.source.name}: {waiting_text(waits, names)}")
 
     def _note_failure(self, message: str) -> Failure | None:
         """Notes why the source is not ingested, for every process to see, as far as that can be done now."""
@@ -287,14 +298,20 @@ class Ingestion:
             return set()
         if progress.tables is None:  # an earlier version kept no list
             return {name for name, (_, writer) in self._known.items() if not writer.is_loaded}
-        return {*self._known} - progress.tables
+        return {*self._known} - progress.tables - {*progress.waits}
 
-    def _followed(self, progress: Progress, tables: frozenset[str]) -> Progress:
-        """Has the stream read just these tables, once this is noted: the others miss what comes then."""
-        if progress.tables != tables:
-            progress = progress.of_stream(tables)
+    def _followed(self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
+        """Has the stream read just these tables, once this is noted: the others miss what comes then.
+
+        Those that are `loaded` beside it no longer wait for that.
+        """
+        now = progress.of_stream(tables, loaded)
+        if now != progress:
+            progress = now
             self._ledger.advance(progress)
-        self._stream = self._writer(tables, self._pool)
+        writer = self._writer(tables, self._pool)
+        can_load = isinstance(self._transport, LoadsTables)
+        self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)
         if isinstance(self._transport, LoadsTables):
             self._transport.follow(tables)
         return progress
@@ -304,7 +321,11 @@ class Ingestion:
 
         Their commits have the position of their rows, so that earlier events are left out.
         """
-        progress = self._followed(progress, frozenset(self._known) - frozenset(tables))
+        loaded = frozenset(tables)
+        stream = frozenset(self._known) - loaded - frozenset(progress.waits)
+        if progress.waits and not stream and not loaded:
+            raise SourceError(waiting_text(progress.waits, sorted(progress.waits)))
+        progress = self._followed(progress, stream, loaded)
         if tables and isinstance(self._transport, LoadsTables):
             load = self._transport.load(sorted(tables), str(progress.position))
             writer = self._writer(tables, self._writes_of_loads)
@@ -359,6 +380,7 @@ class Ingestion:
             written += self._stream.write(batch, self._transport.after, not self._is_staged, self._is_load, shown)
             self._is_staged = False
         self._is_load = self._is_load and batch.is_snapshot
+        progress, known = self._without_unfollowed(progress, written), progress
         now = replace(progress, position=batch.progress or batch.position)
         if not batch.is_snapshot:
             now = now.later([of.newest for of in written], batch.caught_up)
@@ -366,6 +388,8 @@ class Ingestion:
             now = replace(now, failure=None)
         self._unmerged |= {of.table for of in written}
         self._ledger.advance(now)
+        if progress is not known:
+            self._followed(now, now.tables or frozenset())
         self._transport.acknowledge(batch)
         self._told = now
         self._say(BatchReport(written, batch.count, time.monotonic() - started, now, batch.behind))
@@ -382,6 +406,22 @@ class Ingestion:
             names = {name: table.table for name, (table, _) in self._known.items()}
             with self._saying:
                 self._begin_work(to_work(batch, names, piece, is_beside))
+
+    def _without_unfollowed(self, progress: Progress, written: Iterable[Written]) -> Progress:
+        """The progress of a stream that tables leave, if any of them can't be followed; the others go on.
+
+        Raises SourceError if none is left.
+        """
+        names = {table.name: name for name, (table, _) in self._known.items()}
+        since = _now()
+        waits = {names[of.table]: Failure(of.wait, since) for of in written if of.wait}
+        if not waits:
+            return progress
+        text = waiting_text(waits, sorted(waits))
+        if not (progress.tables or frozenset()) - frozenset(waits):
+            raise SourceError(text)
+        LOG.warning("source %s: %s", self.source.name, text)
+        return progress.without(waits)
 
     def _say(self, report: BatchReport) -> None:
         with self._saying:
@@ -407,6 +447,11 @@ class Ingestion:
             self._sessions.spark = self._session()
         found: SparkSession = self._sessions.spark
         return found
+
+
+def waiting_text(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
+    """Why some tables wait, for people."""
+    return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
 
 
 def _merge_all(writers: Iterable[TableWriter]) -> None:

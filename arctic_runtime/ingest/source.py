@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, OnSchemaChange
 from arctic_runtime.plan.config_readers import read_names, read_text
@@ -91,6 +91,10 @@ class IngestedTable:
 
 RETENTION = {"versions": "2h", "retain_last": 200}
 """Versions of an ingested table that are kept where it sets nothing: a commit a second makes very many of them."""
+
+
+class TablesWait(SourceError):
+    """A source was ingested to its end, but for tables that wait to be loaded anew."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def to_origin_status(
         source.name,
         progress.as_of,
         progress.failure,
+        known.progress.waits.get(table),
         ingested_by=known.ingested_by,
         ingested_until=known.ingested_until,
         trigger_seconds=source.trigger_seconds,

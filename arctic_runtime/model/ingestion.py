@@ -9,7 +9,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CAUGHT_UP, FAILURE, LEFT_STREAM, POSITION, SOURCE_TABLES, SOURCE_TIME
+from arctic_runtime.model.properties import (
+    CAUGHT_UP,
+    FAILURE,
+    LEFT_STREAM,
+    POSITION,
+    SOURCE_TABLES,
+    SOURCE_TIME,
+    WAITING_TABLES,
+)
 
 _SHOWN = 80
 """The longest text of a position that is shown to people."""
@@ -55,7 +63,8 @@ class Progress:
     time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
     with those of a snapshot that is under way; None where these are not known. `left` is as of when other tables, which
     are loaded anew beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
-    succeeds, whichever process reads that.
+    succeeds, whichever process reads that. `waits` is why tables have left the stream that nobody loads anew yet: they
+    miss what comes meanwhile.
     """
 
     position: str | None = None
@@ -64,6 +73,7 @@ class Progress:
     tables: frozenset[str] | None = None
     left: Mapping[str, datetime] = field(default_factory=dict)
     failure: Failure | None = None
+    waits: Mapping[str, Failure] = field(default_factory=dict)
 
     @property
     def as_of(self) -> datetime | None:
@@ -79,12 +89,21 @@ class Progress:
             return self
         return Progress(caught_up=self.left.get(table), failure=self.failure)
 
-    def of_stream(self, tables: frozenset[str]) -> Progress:
-        """The progress of a stream that has just these tables from now on; others that it had leave it."""
+    def of_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
+        """The progress of a stream that has just these tables from now on; others that it had leave it.
+
+        No table of the stream waits, and none of those that are `loaded` beside it.
+        """
+        waits = {table: why for table, why in self.waits.items() if table not in tables | loaded}
         left = {table: at for table, at in self.left.items() if table not in tables}
         if self.as_of is not None:
             left |= dict.fromkeys((self.tables or frozenset()) - tables, self.as_of)
-        return replace(self, tables=tables, left=left)
+        return replace(self, tables=tables, left=left, waits=waits)
+
+    def without(self, waits: Mapping[str, Failure]) -> Progress:
+        """The progress of a stream that some tables leave, to wait until they are loaded anew."""
+        rest = self.of_stream((self.tables or frozenset()) - frozenset(waits))
+        return replace(rest, waits={**rest.waits, **waits})
 
     def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
@@ -99,6 +118,7 @@ class Progress:
     def decode(cls, properties: Mapping[str, str]) -> Progress:
         """The progress in the properties of a dead letter table."""
         tables = properties.get(SOURCE_TABLES)
+        waits = json.loads(properties.get(WAITING_TABLES, "{}"))
         return cls(
             properties.get(POSITION),
             _time(properties.get(SOURCE_TIME)),
@@ -106,6 +126,7 @@ class Progress:
             None if tables is None else frozenset(json.loads(tables)),
             {table: time_of(at) for table, at in json.loads(properties.get(LEFT_STREAM, "{}")).items()},
             Failure.decode(properties.get(FAILURE, "")),
+            {table: why for table, text in waits.items() if (why := Failure.decode(text)) is not None},
         )
 
     def encode(self) -> dict[str, str]:
@@ -118,6 +139,8 @@ class Progress:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
             left = {table: millis(at) for table, at in sorted(self.left.items())}
             texts[LEFT_STREAM] = json.dumps(left, ensure_ascii=False)
+            waits = {table: why.encode() for table, why in sorted(self.waits.items())}
+            texts[WAITING_TABLES] = json.dumps(waits, ensure_ascii=False)
         return {key: text for key, text in texts.items() if text is not None}
 
 

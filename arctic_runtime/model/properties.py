@@ -62,6 +62,7 @@ SHOWN_BEFORE: Final = "arctic.shown-before"
 FAILURE: Final = "arctic.failure"
 SOURCE_TABLES: Final = "arctic.source-tables"
 LEFT_STREAM: Final = "arctic.left-stream"
+WAITING_TABLES: Final = "arctic.waiting-tables"
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
@@ -290,6 +291,12 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "as of when tables that the stream has left, to be loaded anew, show the source, as JSON: for each name in the "
         "source milliseconds since 1970",
+    ),
+    StoredName(
+        WAITING_TABLES,
+        ("property of the dead letter table",),
+        "the tables that the stream has left since their source changed them in a way that can't be followed, as JSON: "
+        "for each name in the source why, and since when; each waits until somebody has it loaded anew",
     ),
     StoredName(
         LEASE,

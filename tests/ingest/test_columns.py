@@ -70,6 +70,34 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
     assert lake.broken(source.tables[0].model(("id",))) == []
 
 
+def test_several_definitions_in_a_row_are_followed_by_one_who_lags_behind(
+    lake: Warehouse, postgresql: PostgreSQLServer, slot: str
+) -> None:
+    """Events of each are read when the table has the last one."""
+    source = source_of(lake, "postgresql", postgresql.port, slot)
+    source = replace(source, tables=tuple(replace(of, schema_changes="evolve") for of in source.tables[:1]))
+    postgresql.sql(
+        f"create schema {slot}",
+        f"create table {slot}.keyed (id int primary key, a text, b text)",
+        f"insert into {slot}.keyed values (1, 'a1', 'b1')",
+    )
+    ingest(lake, source)
+    postgresql.sql(
+        f"alter table {slot}.keyed add c int default 5",
+        f"insert into {slot}.keyed values (2, 'a2', 'b2', 2)",
+        f"alter table {slot}.keyed rename a to x",
+        f"alter table {slot}.keyed rename b to y",
+        f"insert into {slot}.keyed values (3, 'a3', 'b3', 3)",
+        f"alter table {slot}.keyed rename c to b",
+        f"alter table {slot}.keyed add d text default 'd'",
+        f"insert into {slot}.keyed values (4, 'a4', 'b4', 4, 'd4')",
+    )
+    ingest(lake, source)
+    expected = postgresql.sql(f"select concat_ws('|', id, x, y, b, d) from {slot}.keyed").splitlines()
+    assert rows(lake, "keyed", "id, x, y, b, d") == sorted(expected)
+    assert lake.broken(source.tables[0].model(("id",))) == []
+
+
 @pytest.mark.slow
 def test_postgresql_says_where_a_default_differs_from_row_to_row(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str

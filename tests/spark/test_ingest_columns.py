@@ -13,7 +13,9 @@ from arctic_runtime.effects import failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
-from tests.spark.replay import Part, Replay, event, ingest, source_of
+from arctic_runtime.ingest.writing.ledger import Ledger
+from arctic_runtime.model.ingestion import Progress
+from tests.spark.replay import ORDERS, Loading, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
 
@@ -101,3 +103,50 @@ def test_a_column_that_was_made_anew_ends_ingestion_until_the_table_is_read_agai
     snapshot = Part("public.t", anew, [event("r", None, {"id": of, "a": None, "gone": "g"}) for of in (1, 2)])
     ingest(lake, made, Replay([[snapshot], [part]], snapshot=2))
     assert rows(lake, "id", "a", "gone") == {(1, None, "g"), (2, None, "g"), (5, "x", "g")}
+
+
+def order(number: int) -> Part:
+    return Part("public.orders", ORDERS, [event("c", None, {"id": number, "item": "a", "n": number})])
+
+
+def progress_of(lake: Warehouse, made: IngestSource) -> Progress:
+    return Ledger(made.ledger, lake.reader, lambda: lake.spark).progress()
+
+
+def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(lake: Warehouse) -> None:
+    """Also where the process dies when it has noted that, or just before. What comes meanwhile is in the new rows."""
+    lake = lake.under(ingest={"lease_seconds": 0})
+    made = source_of(lake, "t", "orders")
+    first, anew = log(keyed=True)[0], SourceSchema((ID, column("a", 9), column("gone", 3)), ("id",))
+    lost = Part("public.t", anew, [event("c", None, {"id": 5, "a": "x", "gone": "g"})])
+    batches = [[*first, order(1)], [lost, order(2)], [lost, order(3)]]
+    ingest(lake, made, Loading(batches[:1], rows={"public.t": first[0], "public.orders": order(1)}, at="1"))
+    dies = iter([True, False, True, False])
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        is_noted = name == "ingest.advance" and lake.spark.table(lake.sql_name("orders")).count() > 1
+        if is_noted and next(dies):
+            raise Died(name)
+        done = action()
+        if is_noted and next(dies):
+            raise Died(name)
+        return done
+
+    with failpoint(dying):
+        for _ in range(2):
+            with pytest.raises(Died):
+                ingest(lake, made, Loading(batches))
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"public\.t waits: .*\n  found: a can't be told from another column"):
+            ingest(lake, made, Loading(batches))
+    assert {row.id for row in lake.spark.table(lake.sql_name("orders")).collect()} == {1, 2, 3}
+    assert rows(lake, "id", "a") == {(1, "a1"), (2, "a2")}
+    waiting = progress_of(lake, made)
+    assert (waiting.position, waiting.tables, list(waiting.waits)) == ("3", {"public.orders"}, ["public.t"])
+    found = Part("public.t", anew, [event("r", None, {"id": of, "a": f"new {of}", "gone": "g"}) for of in (1, 5)])
+    ingest(lake, made, Loading(batches, rows={"public.t": found}, at="3"), tables=["t"])
+    assert rows(lake, "id", "a") == {(1, "new 1"), (5, "new 5")}
+    last = Part("public.t", anew, [event("d", {"id": 1}, None)])
+    ingest(lake, made, Loading([*batches, [last, order(4)]]))
+    assert rows(lake, "id", "a") == {(5, "new 5")}
+    assert progress_of(lake, made).waits == {}

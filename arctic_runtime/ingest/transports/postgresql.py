@@ -92,11 +92,13 @@ _PLAIN_TYPES = (
 
 _COLUMNS = """
 select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
-  t.typname, t.typtype, a.attgenerated <> ''
+  t.typname, t.typtype, a.attisdropped, a.attgenerated <> '',
+  exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+    where p.pubname = ? and r.prrelid = c.oid and to_jsonb(r) ->> 'prattrs' is not null)
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
-join pg_type t on t.oid = a.atttypid
-where n.nspname = ? and c.relname = ? and a.attnum > 0 and not a.attisdropped
+left join pg_type t on t.oid = a.atttypid
+where n.nspname = ? and c.relname = ? and a.attnum > 0
 order by a.attnum
 """
 _NO_IDENTITY = """
@@ -235,26 +237,19 @@ class PostgreSQL:
         columns: Sequence[SourceColumn],
         history: str | None,  # noqa: ARG002 - the interface
     ) -> tuple[SourceColumn, ...]:
-        """Events have columns in the order of their numbers; a column that the table no longer has stays without one.
+        """Events have columns in the order of their numbers.
 
-        So does one in another order: the events are older than the definition then.
+        Where all are sent and none was dropped they are told by their places, since the events may be older than the
+        definition. Others are told by their names; one that the table does not have there stays without a number.
         """
-        left = self._database.rows(_COLUMNS, (schema, table))
-        self._check_generated(f"{schema}.{table}", left)
-        found = []
-        for column in columns:
-            place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
-            if place is None:
-                found.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
-            else:
-                row = left[place]
-                left = left[place + 1 :]
-                found.append(replace(column, number=int(row[0] or 0), older_rows=_older_rows(row)))
-        return tuple(found)
+        rows = self._database.rows(_COLUMNS, (self._connection.publication, schema, table))
+        self._check_generated(f"{schema}.{table}", rows)
+        chosen = {"column.include.list", "column.exclude.list"} & set(self._connection.properties)
+        return match_columns(columns, rows, is_chosen=bool(chosen))
 
     def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
         """Raises SourceError where a column has become a generated one since ingestion began."""
-        generated = [(table, row[1], None) for row in columns if row[7] == "t"]
+        generated = [(table, row[1], None) for row in columns if row[8] == "t"]
         if rows := [row for row in generated if self._connection.reads_column(table, str(row[1]))]:
             raise self._error(describe_generated(rows))
 
@@ -410,13 +405,53 @@ class PostgreSQL:
         return SourceError(f"{self._connection.place}: {text}")
 
 
+def match_columns(
+    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_chosen: bool
+) -> tuple[SourceColumn, ...]:
+    """Columns of events with the numbers of a table's columns, rows of `_COLUMNS`.
+
+    Where it `is_chosen`, events lack some columns. See `PostgreSQL.columns`.
+    """
+    if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
+        return _match_by_name(columns, rows, is_whole=False)
+    is_prefix = len(columns) < len(rows) and all(row[7] == "f" for row in rows)
+    if is_prefix or len(columns) == len(rows):
+        return tuple(_with_number(column, row) for column, row in zip(columns, rows, strict=False))
+    return _match_by_name(columns, rows, is_whole=True)
+
+
+def _match_by_name(
+    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_whole: bool
+) -> tuple[SourceColumn, ...]:
+    """Columns of events with the numbers of a table's columns, rows of `_COLUMNS`, that have their names in order.
+
+    Events that are `is_whole` lack none of the columns before one that they have: else names were given to others.
+    """
+    left = [row for row in rows if row[7] == "f"]
+    found = []
+    for column in columns:
+        place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
+        if place is None or (is_whole and place > 0):
+            found.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
+        else:
+            found.append(_with_number(column, left[place]))
+            left = left[place + 1 :]
+    return tuple(found)
+
+
+def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
+    return replace(column, number=int(row[0] or 0), older_rows=_older_rows(row))
+
+
 def _older_rows(column: Sequence[str | None]) -> OlderRows:
     """What rows have in a column, a row of `_COLUMNS`, that were there before it was added.
 
     PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten
     since.
     """
-    _, _, has_value, value, has_default, kind, kind_of_kind, _ = column
+    _, _, has_value, value, has_default, kind, kind_of_kind, is_dropped, *_ = column
+    if is_dropped == "t":
+        return UNKNOWN_IN_OLDER_ROWS
     if has_value == "t":
         is_plain = (kind in _PLAIN_TYPES or kind_of_kind == "e") and value is not None
         return OlderRows(True, value) if is_plain else UNKNOWN_IN_OLDER_ROWS

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, REASON
-from arctic_runtime.ingest.writing.keyed import stored_columns
+from arctic_runtime.ingest.writing.keyed import UnfollowedKey, stored_columns
 from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.model.columns import Column
@@ -68,10 +68,10 @@ def check_appended(session: TableSession, state: TableState) -> None:
         )
 
 
-def got_a_key(model: Model) -> ConfigError:
+def got_a_key(model: Model) -> UnfollowedKey:
     """The error for a table whose source got a primary key when rows were appended already."""
     key = ", ".join(model.config.primary_key)
-    return ConfigError(
+    return UnfollowedKey(
         f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.\n"
         f"  what to do: `primary_key: null` below `meta.arctic` of the table goes on like that; to keep rows by {key}: "
         f"`arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"

@@ -11,9 +11,15 @@ from functools import partial
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.ingest.writing.keyed import UnfollowedKey
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.letters import Letters
+from arctic_runtime.ingest.writing.source_columns import UnfollowedColumns
 from arctic_runtime.ingest.writing.table_writer import After, Part, TableWriter, Written
+from arctic_runtime.plan.schema import TypeConflict
+
+UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, TypeConflict)
+"""What a source does to the definition of a table that can't be followed."""
 
 Tasks = Iterable[Callable[[], list[Written]]]
 
@@ -22,13 +28,16 @@ Tasks = Iterable[Callable[[], list[Written]]]
 class BatchWriter:
     """Writes batches of the source `name` to some of its tables, given with their writers by names in the source.
 
-    Dead letters go to the ledger. Work is done in `pool`.
+    Dead letters go to the ledger. Work is done in `pool`. Events of `ignored` tables are left out. Where it `can_wait`,
+    a table whose columns can't be followed fails nothing: what was written of it says that it waits.
     """
 
     name: str
     tables: Mapping[str, tuple[IngestedTable, TableWriter]]
     ledger: Ledger
     pool: Executor
+    ignored: frozenset[str] = frozenset()
+    can_wait: bool = False
 
     def write(
         self, batch: Batch, after: After, reads: bool = True, is_load: bool = False, shown: datetime | None = None
@@ -71,6 +80,8 @@ class BatchWriter:
     def _by_table(self, batch: Batch) -> dict[str, list[TableEvents]]:
         found: dict[str, list[TableEvents]] = {}
         for events in batch.tables:
+            if events.table in self.ignored:
+                continue
             if events.table not in self.tables:
                 raise SourceError(
                     f"source {self.name}: events of {events.table} came, which is none of its tables.\n"
@@ -93,13 +104,18 @@ class BatchWriter:
         """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
         _, writer = self.tables[name]
         dead = partial(self._take_dead, name, batch.position)
-        found = []
+        found: list[Written] = []
         parts = [part for of in events for part in writer.told(of)]
         for place, of in enumerate(parts):
             is_last = place == len(parts) - 1
             position = batch.position if is_last else None
             part = Part(of, position, tuple(parts[:place]), is_load=is_load, shown=shown)
-            found.append(writer.write(part, after, dead, reads))
+            try:
+                found.append(writer.write(part, after, dead, reads))
+            except UNFOLLOWED as error:
+                if not self.can_wait or batch.is_snapshot:
+                    raise
+                return [*found, Written(writer.table.name, {}, 0, 0, 0, 0, None, str(error))]
         return found
 
     def _collect_table(self, name: str, events: list[TableEvents], batch: Batch) -> list[Written]:

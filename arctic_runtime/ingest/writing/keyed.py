@@ -24,11 +24,15 @@ from arctic_runtime.spark.tables.frames import current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
+class UnfollowedKey(ConfigError):
+    """The primary key of a source's table is another one than that of the table, or there is none."""
+
+
 def check_key(model: Model, state: TableState) -> None:
-    """Raises ConfigError where a table is kept by another primary key than the source or the configuration has now."""
+    """Raises UnfollowedKey if a table is kept by another primary key than the source or the configuration has now."""
     kept = key_text(model.config.primary_key) if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
     if kept != key_text(model.config.primary_key):
-        raise ConfigError(
+        raise UnfollowedKey(
             f"{model.table}: its primary key is another one now, and can't be changed in place.\n"
             f"  in the table: {kept}\n  in {model.ingested_from}: {key_text(model.config.primary_key)}\n"
             f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"

@@ -19,10 +19,15 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.spark.tables.commit import set_properties
 from arctic_runtime.spark.tables.table_session import TableSession
 
+
+class UnfollowedColumns(SourceError):
+    """A source changed the columns of a table in a way that can't be followed; loading the table anew mends it."""
+
+
 Numbers = Mapping[str, int | None]
 """The columns of a source's table by name, with their numbers there; None where it has none."""
 
-_RESYNC = "what to do: `arctic ingest --resync` reads the table again and writes what differs"
+_RESYNC = "what to do: `arctic ingest --resync TABLE` reads this table again and writes what differs"
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def column_change(known: Numbers, schema: SourceSchema, where: str) -> ColumnCha
     change = _by_numbers(known, schema, where) if _has_numbers(known) else _by_names(known, schema, where)
     unknown = [name for name, older in change.added.items() if not older.is_known]
     if unknown:
-        raise SourceError(
+        raise UnfollowedColumns(
             f"{where}: a column was added, and it is not known what older rows have in it.\n"
             f"  found: {', '.join(unknown)}, with a default that differs from row to row, or one that was set later\n"
             f"  {_RESYNC}"
@@ -162,5 +167,7 @@ def _older_rows(column: SourceColumn) -> OlderRows:
     return column.older_rows
 
 
-def unclear(where: str, found: str) -> SourceError:
-    return SourceError(f"{where}: its columns changed in a way that can't be followed.\n  found: {found}\n  {_RESYNC}")
+def unclear(where: str, found: str) -> UnfollowedColumns:
+    return UnfollowedColumns(
+        f"{where}: its columns changed in a way that can't be followed.\n  found: {found}\n  {_RESYNC}"
+    )

@@ -49,7 +49,8 @@ class Written:
     """What became of the events of a batch for one table: rows by action, and events by fate.
 
     read = applied + replayed + dead; of those that are applied, `folded` left no row of their own, since a later event
-    of the batch replaced theirs. `newest` is the time of the newest change, None where no event tells it.
+    of the batch replaced theirs. `newest` is the time of the newest change, None where no event tells it. `wait` is why
+    the table took no more events of the batch, and takes none from now on; empty if it takes them.
     """
 
     table: str
@@ -59,6 +60,7 @@ class Written:
     replayed: int
     dead: int
     newest: datetime.datetime | None
+    wait: str = ""
 
     @property
     def folded(self) -> int:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import nearest
 from arctic_runtime.spark.engine.process import PROCESS
+from dbt.adapters.arctic.discovered import source_at, source_yaml
 from dbt.adapters.arctic.ingest_progress import Say, counts, progress
 from dbt.adapters.arctic.signals import ended_by_signals
 from dbt.adapters.arctic.spark_end import ended_with_spark
@@ -66,8 +67,6 @@ def perform(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.project import load_sources
 
     if options.discover is not None and "://" in options.discover:
-        from dbt.adapters.arctic.discovered import source_at
-
         return _discovered([source_at(options.discover, options.password_env)])
     PROCESS.is_lasting = not (options.once or options.replay_dead)
     project = load_sources(options.project_dir, options.profiles_dir, options.target)
@@ -92,9 +91,11 @@ def perform(options: argparse.Namespace) -> Answer:
             ended_by_signals(NAME, partial(_stop, jobs), "ends after the batch under way"),
         ):
             with nullcontext() if options.once else upkeep.beside():
-                _run(jobs, options.once, resync)
+                waits = run_jobs(jobs, options.once, resync)
             if options.once:
                 upkeep.once()
+    if waits:
+        raise waits[0]
     return Answer(None, ())
 
 
@@ -111,7 +112,6 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
 def _discovered(sources: Sequence[IngestSource]) -> Answer:
     """The YAML of sources with all tables of their databases, and these as data."""
     from arctic_runtime.ingest.connectors import catalog_of
-    from dbt.adapters.arctic.discovered import source_yaml
 
     found = [(source, catalog_of(source)) for source in sources]
     data = {source.name: [{"table": of.full_name, "primary_key": of.key} for of in tables] for source, tables in found}
@@ -202,18 +202,26 @@ def _job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any]
     return Ingestion(source, connection.transport, connection.form, reader, session, report)
 
 
-def _run(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> None:
-    """Runs jobs side by side; the first that fails stops the others after their batches."""
+def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
+    """Runs jobs side by side; the first that fails stops the others after their batches.
+
+    Returns the errors of those that came to their end but for tables that wait.
+    """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [
             pool.submit(job.run, once, resync.is_full, resync.tables.get(job.source.name, frozenset())) for job in jobs
         ]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        if any(of.done() and of.exception() for of in futures):
-            for job in jobs:
-                job.stop()
-    for of in futures:
-        of.result()
+        left = set(futures)
+        while left:
+            done, left = wait(left, return_when=FIRST_EXCEPTION)
+            if any(of.exception() and not isinstance(of.exception(), TablesWait) for of in done):
+                for job in jobs:
+                    job.stop()
+    errors = [error for of in futures if (error := of.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, TablesWait):
+            raise error
+    return [error for error in errors if isinstance(error, TablesWait)]
 
 
 def _stop(jobs: Sequence[Ingestion]) -> None:

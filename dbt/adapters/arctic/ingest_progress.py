@@ -74,7 +74,8 @@ def dead_letters(count: int) -> list[str]:
 def line(source: str, batch: BatchReport) -> str:
     """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
     tables = "; ".join(
-        ", ".join([f"{of.table} {counts(of.rows) or 'no change'}", *dead_letters(of.dead)]) for of in batch.tables
+        ", ".join([f"{of.table} {'waits' if of.wait else counts(of.rows) or 'no change'}", *dead_letters(of.dead)])
+        for of in batch.tables
     )
     rate = batch.count / max(batch.seconds, 1e-3)
     where = ", ".join([f"({rate:,.0f}/s)", *_lag(batch), f"at {_position(batch)}"])

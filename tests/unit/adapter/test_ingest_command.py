@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import DeclaredTable, IngestSource, read_source
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.source import DeclaredTable, IngestSource, TablesWait, read_source
 from dbt.adapters.arctic.cli import parser
-from dbt.adapters.arctic.ingest_command import resynced
+from dbt.adapters.arctic.ingest_command import Resync, resynced, run_jobs
 
 
 def source(name: str, *tables: str, **settings: Any) -> IngestSource:
@@ -67,3 +69,37 @@ def test_a_resync_is_of_all_tables_or_of_those_that_are_named(
 def test_a_table_of_a_resync_must_be_one_of_the_sources(arguments: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         asked(*arguments.split())
+
+
+@dataclass
+class Job:
+    """An ingestion that ends with an error, or goes on until it is stopped or has come to its end."""
+
+    name: str
+    error: Exception | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def source(self) -> IngestSource:
+        return source(self.name, "t")
+
+    def run(self, *_: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.stopped.wait(0.3)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def run(*jobs: Job) -> list[str]:
+    return [str(error) for error in run_jobs(jobs, True, Resync(()))]  # type: ignore[arg-type]
+
+
+def test_a_table_that_waits_stops_no_other_source_and_a_failure_does() -> None:
+    waiting, other = Job("a", TablesWait("a table waits")), Job("b")
+    assert run(waiting, other) == ["a table waits"]
+    assert not other.stopped.is_set()
+    with pytest.raises(SourceError, match="gone"):
+        run(Job("a", SourceError("gone")), waiting, other)
+    assert other.stopped.is_set()

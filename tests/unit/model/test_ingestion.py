@@ -17,8 +17,9 @@ TIMES = st.none() | st.integers(0, 10**6).map(lambda n: NOON + timedelta(millise
 NAMES = st.frozensets(st.sampled_from(["public.a", "public.b", "ö"]))
 FAILURES = st.none() | st.builds(Failure, st.text(), TIMES.filter(lambda at: at is not None))
 OF_ANY_TABLES = st.builds(Progress, st.none() | st.text(min_size=1), TIMES, TIMES, failure=FAILURES)
+WAITS = NAMES.map(lambda names: {name: Failure(f"{name} waits", NOON) for name in names})
 PROGRESS = OF_ANY_TABLES | st.builds(Progress.of_stream, OF_ANY_TABLES, NAMES).flatmap(
-    lambda known: NAMES.map(known.of_stream)
+    lambda known: NAMES.map(known.of_stream) | WAITS.map(known.without)
 )
 
 WAL = Position({"server": "s"}, {"lsn": 26, "lsn_commit": 26}, {"tx": 1}, (3 << 32) + 0x16B3748)
@@ -89,3 +90,15 @@ def test_definitions_of_tables_are_no_part_of_a_plain_position() -> None:
     assert BINLOG.progress is not None
     assert plain_position(BINLOG.progress) == BINLOG.text
     assert plain_position(WAL.text) == WAL.text
+
+
+@given(PROGRESS, WAITS, NAMES, NAMES)
+def test_a_table_waits_until_it_is_loaded_or_in_the_stream(
+    progress: Progress, waits: dict[str, Failure], tables: frozenset[str], loaded: frozenset[str]
+) -> None:
+    waiting = progress.without(waits)
+    assert not (waiting.tables or frozenset()) & set(waits)
+    assert waits.items() <= waiting.waits.items()
+    later = waiting.of_stream(tables, loaded)
+    assert set(later.waits) == set(waiting.waits) - tables - loaded
+    assert Progress.decode(later.encode()) == later

@@ -63,7 +63,7 @@ def test_numbers_tell_what_a_column_was(new: SourceSchema, expected: ColumnChang
     ids=["made anew", "renamed again since", "its name given to another", "older than others", "unknown default"],
 )
 def test_what_numbers_do_not_tell_ends_ingestion_with_advice(new: SourceSchema) -> None:
-    with pytest.raises(SourceError, match="what to do: `arctic ingest --resync`"):
+    with pytest.raises(SourceError, match="what to do: `arctic ingest --resync TABLE`"):
         column_change(KNOWN, new, "t")
 
 
