@@ -116,6 +116,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "ingest.append": Effect("once", "Appends rows of events to the attempt's branch of a table without a key."),
         "ingest.replace": Effect("once", "Replaces all rows on the attempt's branch of a table without a key."),
         "ingest.columns": Effect("repeatable", "Notes which columns of its source a table has."),
+        "ingest.request": Effect("repeatable", "Notes that a table of a source is to be loaded anew."),
         "ingest.lease": Effect("once", "Takes, renews or ends the lease of a process on a source."),
         "ingest.create_file_log": Effect("repeatable", "Creates the table of the files that a source has read."),
         "ingest.append_file_log": Effect("once", "Notes the files of a batch before they are read."),

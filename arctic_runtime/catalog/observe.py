@@ -31,6 +31,7 @@ from arctic_runtime.model.properties import (
     MERGED,
     PRIMARY_KEY,
     REPAIRED,
+    RESYNC_PREFIX,
     RUN,
     VIEW_TAG_PREFIX,
 )
@@ -279,9 +280,11 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
     snapshot = table.current_snapshot()
     count, (_, lease) = _live_rows(_summary(snapshot)) if snapshot else 0, newest_lease(table)
     progress = Progress.decode(table.properties)
+    asked = (key for key, at in table.properties.items() if key.startswith(RESYNC_PREFIX) and at)
+    requested = frozenset(key.removeprefix(RESYNC_PREFIX) for key in asked)
     if lease is None:
-        return SourceProgress(progress, count)
-    return SourceProgress(progress, count, lease.process, time_of(round(1000 * lease.until)))
+        return SourceProgress(progress, count, requested=requested)
+    return SourceProgress(progress, count, lease.process, time_of(round(1000 * lease.until)), requested)
 
 
 def _kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:

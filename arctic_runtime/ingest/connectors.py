@@ -14,7 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.formats.registry import FORMATS, make_format
-from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.source import PORTS, IngestSource
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.file_listing import Folder
@@ -86,8 +86,6 @@ def _checked(source: IngestSource) -> Connector:
 
 
 _DATABASE_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
-PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-"""The usual port of each kind of database."""
 
 
 def _database(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:

@@ -259,7 +259,7 @@ class Ingestion:
         if not self._transport.snapshots(str(progress.position)):
             self._check_dead()
             again = {name for name, (table, _) in self._known.items() if table.name in tables}
-            return self._load(again | self._new_tables(progress), progress)
+            return self._load(again | self._new_tables(progress) | self._requested(), progress)
         progress = self._followed(progress, frozenset(self._known))
         self._ledger.drop(self._known)
         self._check_dead()
@@ -275,9 +275,11 @@ class Ingestion:
 
     def _look(self, progress: Progress) -> None:
         """Adopts the tables of the source that it includes and that are not known yet."""
-        if not self.source.include or not isinstance(self._transport, LoadsTables):
+        if not isinstance(self._transport, LoadsTables):
             return
         self._look_at = time.monotonic() + self._reader.thresholds.ingest.look_seconds
+        if not self.source.include:
+            return
         names = {table.full_name for table in self._transport.catalog()}
         if not self._transport.snapshots(str(progress.position)):
             # Of a table that was dropped there may be events to come.
@@ -289,7 +291,7 @@ class Ingestion:
         if self._loading is None and time.monotonic() > self._look_at:
             with suppress(ConnectionLost):  # which whoever reads the stream notices by itself
                 self._look(progress)
-                if new := self._new_tables(progress):
+                if new := self._new_tables(progress) | self._requested():
                     self._load(new, progress)
 
     def _new_tables(self, progress: Progress) -> set[str]:
@@ -300,15 +302,19 @@ class Ingestion:
             return {name for name, (_, writer) in self._known.items() if not writer.is_loaded}
         return {*self._known} - progress.tables - {*progress.waits}
 
+    def _requested(self) -> set[str]:
+        """The tables that somebody asked to have loaded anew."""
+        return {*self._known} & self._ledger.requested() if isinstance(self._transport, LoadsTables) else set()
+
     def _followed(self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
         """Has the stream read just these tables, once this is noted: the others miss what comes then.
 
         Those that are `loaded` beside it no longer wait for that.
         """
         now = progress.of_stream(tables, loaded)
-        if now != progress:
+        if now != progress or loaded:
             progress = now
-            self._ledger.advance(progress)
+            self._ledger.advance(progress, loaded)
         writer = self._writer(tables, self._pool)
         can_load = isinstance(self._transport, LoadsTables)
         self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)

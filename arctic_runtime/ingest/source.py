@@ -97,6 +97,10 @@ class TablesWait(SourceError):
     """A source was ingested to its end, but for tables that wait to be loaded anew."""
 
 
+PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+"""The ports of databases by the connectors that read them."""
+
+
 @dataclass(frozen=True)
 class IngestSource:
     """A source that is ingested. `connection` holds what only its connector understands, secrets among it.

@@ -27,12 +27,13 @@ _SHOWN = 80
 class ChangeSource:
     """A source of change data: its name in the project, and its dead letter table, which has its progress too.
 
-    Its batches are `trigger_seconds` apart.
+    Its batches are `trigger_seconds` apart. Whether it `can_load` tables anew, as databases can.
     """
 
     name: str
     dead_letters: TableName
     trigger_seconds: float = 0.0
+    can_load: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,15 @@ class SourceProgress:
     """The progress of a source, and the number of its dead letters that are kept.
 
     `ingested_until` is until when the process `ingested_by` may be silent before another one takes over; None if no
-    process ever ingested the source.
+    process ever ingested the source. `requested` are the tables, by their names in the source, that somebody asked to
+    have loaded anew.
     """
 
     progress: Progress
     dead_letters: int
     ingested_by: str = ""
     ingested_until: datetime | None = None
+    requested: frozenset[str] = frozenset()
 
 
 def millis(at: datetime) -> int:

@@ -63,6 +63,7 @@ FAILURE: Final = "arctic.failure"
 SOURCE_TABLES: Final = "arctic.source-tables"
 LEFT_STREAM: Final = "arctic.left-stream"
 WAITING_TABLES: Final = "arctic.waiting-tables"
+RESYNC_PREFIX: Final = "arctic.resync."
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
@@ -297,6 +298,12 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the tables that the stream has left since their source changed them in a way that can't be followed, as JSON: "
         "for each name in the source why, and since when; each waits until somebody has it loaded anew",
+    ),
+    StoredName(
+        RESYNC_PREFIX,
+        ("property of the dead letter table",),
+        "followed by the name of a table in the source: when somebody asked to have it loaded anew, in milliseconds "
+        "since 1970; empty if the process that ingests the source has begun that",
     ),
     StoredName(
         LEASE,

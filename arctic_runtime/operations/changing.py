@@ -56,6 +56,14 @@ def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
     return Answer(answer.data, (*answer.lines, *([warning] if own else [])))
 
 
+def _resync(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.resync import request_resync
+
+    source = request_resync(context.table(model))
+    line = f"{model.table}: it is loaded anew by the process that ingests {source}, within a minute or when one begins"
+    return Answer({"source": source, "table": model.ingested_from}, (line,))
+
+
 def _readers(context: OperationContext, model: Model) -> list[TableName]:
     """The project's tables that have read this one."""
     return [other.table for other in context.models if str(model.table) in last_offsets(context.reader, other.table)]
@@ -130,4 +138,12 @@ RESET = Operation(
     needs_spark=True,
     changes=True,
     needs_confirmation=True,
+)
+RESYNC = Operation(
+    name="resync",
+    description="have a table of an ingested database loaded anew, and publish what differs",
+    tables="one",
+    perform=on_one(_resync),
+    needs_spark=True,
+    changes=True,
 )

@@ -42,12 +42,13 @@ from arctic_runtime.spark.maintenance.compaction import compact, split
 from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
 from arctic_runtime.spark.maintenance.reset import reset
+from arctic_runtime.spark.maintenance.resync import request_resync
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.run import Refresh
-from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
+from tests.spark.replay import ORDERS, Loading, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
 Act = Callable[[Warehouse], object]
@@ -515,6 +516,22 @@ def failing_ingestion() -> Scenario:
     return Scenario(("ingest.fail",), lambda lake: None, act, tables=("orders",))
 
 
+def requested_resync() -> Scenario:
+    """Somebody asks for a table to be loaded anew."""
+    rows = Part("public.orders", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": 1})])
+
+    def build(lake: Warehouse) -> None:
+        ingest(lake, source_of(lake, "orders"), Loading([], rows={"public.orders": rows}))
+
+    def act(lake: Warehouse) -> None:
+        source = source_of(lake, "orders")
+        model = source.tables[0].model(("id",))
+        asked = replace(model, source=ChangeSource(source.name, source.ledger, can_load=True))
+        assert request_resync(lake.session_of(asked)) == "shop"
+
+    return Scenario(("ingest.request",), build, act, tables=("orders",))
+
+
 def dead_letters() -> Scenario:
     """A dead letter of an earlier version and one that fits now, after one that still does not."""
     texts = [event("c", None, {"id": of, "item": "a", "n": 3_000_000_000}) for of in range(2)]
@@ -801,6 +818,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         savepoint,
         ingestion,
         failing_ingestion,
+        requested_resync,
         dead_letters,
         another_snapshot,
         ingestion_without_keys,

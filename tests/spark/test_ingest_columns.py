@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from arctic_runtime.effects import failpoint
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.writing.ledger import Ledger
-from arctic_runtime.model.ingestion import Progress
+from arctic_runtime.model.ingestion import ChangeSource, Progress
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.maintenance.resync import request_resync
 from tests.spark.replay import ORDERS, Loading, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -150,3 +152,26 @@ def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(l
     ingest(lake, made, Loading([*batches, [last, order(4)]]))
     assert rows(lake, "id", "a") == {(5, "new 5")}
     assert progress_of(lake, made).waits == {}
+
+
+def test_a_table_is_loaded_anew_that_somebody_asked_for(lake: Warehouse) -> None:
+    """Once, by the process that ingests the source next."""
+    lake = lake.under(ingest={"lease_seconds": 0})
+    made, first = source_of(lake, "t", "orders"), log(keyed=True)[0]
+    batches = [[*first, order(1)]]
+    ingest(lake, made, Loading(batches, rows={"public.t": first[0], "public.orders": order(1)}, at="1"))
+    with pytest.raises(ConfigError, match="shop is no database"):
+        request_resync(lake.session_of(asked_of(made, can_load=False)))
+    assert request_resync(lake.session_of(asked_of(made, can_load=True))) == "shop"
+    found = Part("public.t", BEFORE, [event("r", None, {"id": 2, "a": "new", "gone": "g"})])
+    transport = Loading(batches, rows={"public.t": found}, at="1")
+    ingest(lake, made, transport)
+    assert transport.loaded == ["public.t"]
+    assert rows(lake, "id", "a") == {(2, "new")}
+    again = Loading(batches)
+    ingest(lake, made, again)
+    assert again.loaded == []
+
+
+def asked_of(made: IngestSource, can_load: bool) -> Model:
+    return replace(made.tables[0].model(("id",)), source=ChangeSource(made.name, made.ledger, can_load=can_load))

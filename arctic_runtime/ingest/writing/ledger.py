@@ -20,7 +20,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.ingestion import Failure, Progress
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import FAILURE, POSITION
+from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import name, statement, type_name
 from arctic_runtime.spark.tables.commit import perform_statement, said, set_properties, unmoved
@@ -95,9 +95,16 @@ class Ledger:
                 add = statement("ALTER TABLE {table} ADD COLUMN {column} {kind}", **parts, kind=type_name(missing.type))
                 perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
-    def advance(self, progress: Progress) -> None:
-        """Says that all tables have everything up to a position."""
-        set_properties("ingest.advance", self._spark(), self.table, progress.encode())
+    def requested(self) -> frozenset[str]:
+        """The tables that somebody asked to have loaded anew, by their names in the source. Needs no Spark."""
+        found = observe_progress(self._reader, self.table)
+        return found.requested if found else frozenset()
+
+    def advance(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
+        """Says that all tables have everything up to a position, and that some are about to be `loaded` anew."""
+        answered = self.requested() & loaded if loaded else frozenset()
+        texts = {**progress.encode(), **{f"{RESYNC_PREFIX}{table}": "" for table in answered}}
+        set_properties("ingest.advance", self._spark(), self.table, texts)
 
     def fail(self, message: str) -> Failure:
         """Says why ingestion fails, until `advance` says that it no longer does; returns that, with since when."""

@@ -10,6 +10,7 @@ const OFFERED = {
   savepoint: { title: "Savepoint", kinds: ["model", "ingested"], warning: "" },
   restore: { title: "Restore", kinds: ["model", "ingested"], warning: "The rows of today are replaced by those of the version, as a new change, and all tables below follow. No version is lost by it." },
   overwrite: { title: "Overwrite", kinds: ["model"], warning: "The rows of the table are replaced by those that you name, as a new change, and all tables below follow." },
+  resync: { title: "Load anew", kinds: ["ingested"], warning: "The table is read from its source again, and what differs is published as a new change. Until then it shows the rows of today." },
   reset: { title: "Reset", kinds: ["model"], warning: "Everything that the model has made is dropped, with all its versions. This can't be undone." },
 };
 

@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.connectors import PORTS
-from arctic_runtime.ingest.source import DEAD_LETTERS, IngestedTable, IngestSource, read_default_schema
+from arctic_runtime.ingest.source import DEAD_LETTERS, PORTS, IngestedTable, IngestSource, read_default_schema
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import masked

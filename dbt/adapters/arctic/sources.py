@@ -10,6 +10,7 @@ from arctic_runtime.catalog.observe import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import (
+    PORTS,
     DeclaredTable,
     IngestedTable,
     IngestSource,
@@ -100,8 +101,10 @@ def ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> t
     """The tables of sources that are in the catalog, each with the primary key that it is kept by there."""
     tables = [(source, table) for source in sources for table in (*source.tables, *_included(source, reader))]
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
+    origins = {
+        source.name: ChangeSource(source.name, source.ledger, source.trigger_seconds, source.connector in PORTS)
+        for source, _ in tables
+    }
     return tuple(
-        replace(table.model(key), source=ChangeSource(source.name, source.ledger, source.trigger_seconds))
-        for source, table, key in keyed
-        if key is not None
+        replace(table.model(key), source=origins[source.name]) for source, table, key in keyed if key is not None
     )

@@ -1,0 +1,35 @@
+"""Asking for a table of an ingested source to be loaded anew, by whichever process ingests the source."""
+
+from __future__ import annotations
+
+from arctic_runtime.catalog.observe import observe_progress
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.ingestion import millis
+from arctic_runtime.model.properties import RESYNC_PREFIX
+from arctic_runtime.spark.tables.commit import set_properties
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+def request_resync(table: TableSession) -> str:
+    """Notes that a table is to be loaded anew; returns its source. The note stays until that has begun.
+
+    Raises ConfigError for a table of no database that is ingested.
+    """
+    source, name = table.model.source, table.model.ingested_from
+    if source is None or name is None:
+        raise ConfigError(
+            f"{table.model.table} can't be loaded anew: no source is ingested into it.\n"
+            "  what to do: a model is computed anew by `dbt run --full-refresh`"
+        )
+    if not source.can_load:
+        raise ConfigError(
+            f"{table.model.table} can't be loaded anew: {source.name} is no database, and gives no snapshot.\n"
+            "  what to do: `arctic restore` brings back a version, `arctic overwrite` takes rows of another table"
+        )
+    if observe_progress(table.reader, source.dead_letters) is None:
+        raise ConfigError(
+            f"{table.model.table}: {source.name} was never ingested.\n  what to do: `arctic ingest`, which loads it"
+        )
+    values = {f"{RESYNC_PREFIX}{name}": str(millis(table.now))}
+    set_properties("ingest.request", table.spark(), source.dead_letters, values)
+    return source.name
