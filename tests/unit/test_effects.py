@@ -43,7 +43,8 @@ READING = {
 }
 """Texts of `….sql(text)` that are no effect of ours: users' statements, temporary views, queries that are compared."""
 
-QUERIES = ("render(", "history_query(", "own_query(", "statement('EXPLAIN", "statement('USE", "'SHOW")
+READERS = tuple(f"statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "USE"))
+QUERIES = ("render(", "history_query(", "own_query(", *READERS, "'SHOW")
 CHANGES = re.compile(r"\b(ALTER|CALL|CREATE|DELETE|DROP|INSERT|MERGE|REPLACE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
 WRITES_WITHOUT_ARGUMENTS = {"append", "create", "replace", "merge"}
 WRITES = {"createOrReplace", "overwrite", "overwritePartitions", "insertInto", "saveAsTable"}

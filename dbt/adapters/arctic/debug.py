@@ -90,5 +90,5 @@ def _tried_write(adapter: ArcticAdapter) -> str:
 
 def _location(spark: SparkSession, table: Sql) -> str:
     """The place where a table keeps its files, as the catalog has it."""
-    rows = spark.sql(str(statement("DESCRIBE TABLE EXTENDED {table}", table=table))).collect()
+    rows = spark.sql(statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
     return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")
