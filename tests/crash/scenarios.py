@@ -48,7 +48,7 @@ from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 from arctic_runtime.spark.refresh.overwrite import overwrite
 from arctic_runtime.spark.refresh.restore import restore
 from arctic_runtime.spark.refresh.run import Refresh
-from tests.spark.replay import ORDERS, Loading, Part, Replay, event, ingest, source_of
+from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
 Act = Callable[[Warehouse], object]
@@ -518,10 +518,10 @@ def failing_ingestion() -> Scenario:
 
 def requested_resync() -> Scenario:
     """Somebody asks for a table to be loaded anew."""
-    rows = Part("public.orders", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": 1})])
+    rows = Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])
 
     def build(lake: Warehouse) -> None:
-        ingest(lake, source_of(lake, "orders"), Loading([], rows={"public.orders": rows}))
+        ingest(lake, source_of(lake, "orders"), Replay([[rows]]))
 
     def act(lake: Warehouse) -> None:
         source = source_of(lake, "orders")
