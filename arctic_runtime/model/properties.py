@@ -40,6 +40,7 @@ OFFSETS: Final = "arctic.consumed"
 QUERY: Final = "arctic.query"
 SESSION: Final = "arctic.session"
 HIGH_WATERMARK: Final = "arctic.high-mark"
+NEWEST_VALID_TIME: Final = "arctic.newest-valid-time"
 TRUNCATED: Final = "arctic.truncated"
 RESTORED: Final = "arctic.restored"
 DECLARED: Final = "arctic.declared"
@@ -191,6 +192,11 @@ STORED_NAMES: Final = (
     ),
     StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),
+    StoredName(
+        NEWEST_VALID_TIME,
+        _RUN,
+        "the latest `valid_time` that a bitemporal table has read; a timestamp is in UTC",
+    ),
     StoredName(
         TRUNCATED,
         _RUN,

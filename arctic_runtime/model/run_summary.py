@@ -45,6 +45,7 @@ class RunSummary:
     shown_before_ms: int | None = None
     letters: str | None = None
     truncated: str | None = None
+    newest_valid_time: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -94,6 +95,7 @@ _TEXTS: Mapping[str, str] = {
     "session": properties.SESSION,
     "high_watermark": properties.HIGH_WATERMARK,
     "truncated": properties.TRUNCATED,
+    "newest_valid_time": properties.NEWEST_VALID_TIME,
     "restored": properties.RESTORED,
     "aggregate_state": properties.AGGREGATE_STATE,
     "no_aggregate_state": properties.NO_AGGREGATE_STATE,

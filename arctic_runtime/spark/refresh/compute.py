@@ -31,6 +31,7 @@ from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import (
     beliefs,
+    earlier_events,
     events,
     flows,
     increments,
@@ -323,23 +324,25 @@ class Computation:
         model, state, query = self.model, self.context.state, self.query
         afresh = self.decision.mode in ("create", "full")
         last = None if afresh else last_run(state.changes)
-        mark = last.high_watermark if last else None
         declared = (last.declared if last else None) or Declared()
-        kind, truncated = self.shape.sequence_type, last.truncated if last else None
-        query = truncations.after(model, events.after(model, query, self.shape, declared), kind, truncated)
-        found = events.profile(model, query, kind, mark)
+        truncated = last.truncated if last else None
+        query = truncations.after(
+            model, events.after(model, query, self.shape, declared), self.shape.sequence_type, truncated
+        )
+        found = events.profile(model, query, self.shape, last)
         events.check_profile(model, query, found)
         events.check_order(model, query)
         retractions.check(model, query, found.retracted, found.untold, events.is_delete(model, query))
         if found.truncations:
             truncated = found.truncated
             query = self._hold(truncations.spread(model, query, self._keys_to_empty(query)))
-            found = events.profile(model, query, kind, mark)
+            found = events.profile(model, query, self.shape, last)
         folded = self._version_rows if model.config.has_history else self._net_rows
         high = found.high_watermark
         summary = RunSummary(
             high_watermark=high if model.config.sequence_by else None,
             truncated=truncated if model.config.sequence_by else None,
+            newest_valid_time=found.newest_valid_time,
             restored=last.restored if last else None,
             declared=declared,
         )
@@ -385,7 +388,7 @@ class Computation:
         history = late.events_until(self.spark, model, self.upstreams, "all", self.decision.consumed)
         history = truncations.spread(model, history, keys)
         folded = self._keys(keys, count, self._source_rows).select(history, model.config.primary_key)
-        events.check_profile(model, folded, events.profile(model, folded, shape.sequence_type, None))
+        events.check_profile(model, folded, events.profile(model, folded, shape, None))
         events.check_order(model, folded)
         others = events.net_events(model, late.without(model, query, keys), shape)
         return others.unionByName(events.net_events(model, folded, shape).withColumn("reset", F.lit(True)))
@@ -414,14 +417,14 @@ class Computation:
             if not model.config.valid_time:
                 return state_changes(versions, stored, shape, keyed=True)
             return self._recorded(beliefs.refreshed(versions, stored, shape, model))
-        is_late = last is not None and found.late > 0
         only = self._keys(query.select(*[column(part) for part in model.config.entity_key]), found.events)
         old = current_rows(self.spark, model, state, self._thresholds.pruning, only)
-        oldest = row_versions.oldest_changed(model.config, found.oldest, is_late)
+        known = self._earlier_events(query, found, last) if last is not None and found.asking else None
+        is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
+        oldest = row_versions.oldest_changed(model.config, found.oldest, is_recomputed)
         old = row_versions.affected_versions(old, oldest, shape)
         if model.config.valid_time and old is not None:
             old = beliefs.said_now(old)
-        known = self._known_events(query, found, last) if last is not None and is_late else None
         images = row_versions.event_images(query, known, old, shape, model)
         return self._recorded(images) if model.config.valid_time else image_changes(images, shape)
 
@@ -430,15 +433,22 @@ class Computation:
         time = beliefs.time_of_run(self.context.now, last_load(self.context.state.changes))
         return beliefs.recorded(images, self.shape, self.model.config, time)
 
-    def _known_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
-        """Events of earlier runs that may matter to late ones; none after a restore, which undid some of them."""
+    def _earlier_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
+        """Events of earlier runs that those of this run depend on; none after a restore, which undid some of them."""
         if last.restored is not None:
             return None
-        model, read = self.model, offsets_of(last)
-        maybe = late.keys_maybe_late(model, query, str(last.high_watermark), self.shape)
-        keys = self._keys(maybe, found.late, self._source_rows)
-        known = late.events_until(self.spark, model, self.upstreams, "seen", read)
-        return row_versions.known_events(known, keys, found.oldest_late, self.shape, model)
+        model, shape = self.model, self.shape
+        seen = late.events_until(self.spark, model, self.upstreams, "seen", offsets_of(last))
+        earlier = earlier_events.select_placed(model, seen)
+        asking = earlier_events.select_asking_keys(model, query, shape, last)
+        keys = self._keys(asking, found.asking, self._source_rows)
+        assert found.oldest_asking is not None
+        if not earlier_events.needs_all_events(model.config):
+            oldest_time = found.oldest_asking_time
+            return earlier_events.select_later(model, earlier, keys, found.oldest_asking, oldest_time, shape)
+        overtaken = earlier_events.select_overtaken_keys(model, query, earlier, keys, found.oldest_asking, shape)
+        count = (held := self._hold(overtaken)).count()
+        return self._keys(held, count, self._source_rows).select(earlier, model.config.entity_key) if count else None
 
     def _net_rows(self, query: DataFrame, found: events.Profile, last: RunSummary | None) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape

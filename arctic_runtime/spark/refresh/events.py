@@ -15,9 +15,10 @@ from pyspark.sql.types import DataType, StructType
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, RESERVED, TIMESTAMP, Column, find_column
 from arctic_runtime.model.declared import Declared, Part, describe_part
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh import flows, merging, present, replay, retractions, truncations
+from arctic_runtime.spark.refresh import earlier_events, flows, merging, present, replay, retractions, truncations
 from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
@@ -30,7 +31,8 @@ _ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|
 @dataclass(frozen=True)
 class Profile:
     """What one pass over a window's events found. `high_watermark` and `oldest_late` are texts as `marks` writes
-    them, and so is `truncated`, the place of the newest of the `truncations`, the events that empty the table.
+    them, and so are `truncated`, the place of the newest of the `truncations`, the events that empty the table, and
+    what `earlier_events` counts of tables with history.
 
     `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
     all. `retracted` are events that take back what a row of the source said before, and `untold` changes of the source
@@ -49,6 +51,10 @@ class Profile:
     retracted: int = 0
     untold: int = 0
     unknown_columns: int = 0
+    asking: int = 0
+    oldest_asking: str | None = None
+    oldest_asking_time: str | None = None
+    newest_valid_time: str | None = None
 
 
 def stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -116,9 +122,10 @@ def is_in(part: Part, shape: Shape) -> Expression:
     return all_of([column(of.name) == marks.exact(value, of.type) for of, value in kept if of is not None])
 
 
-def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str | None) -> Profile:
-    """Counts events and their flaws in one job."""
-    config = model.config
+def profile(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
+    """Counts events and their flaws in one job, and of what the `last` run had read what bears on them."""
+    config, seq_type = model.config, shape.sequence_type
+    high_watermark = last.high_watermark if last else None
     sequence = column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
     mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.latest(high_watermark, seq_type)
     row = events.agg(
@@ -132,6 +139,7 @@ def profile(model: Model, events: DataFrame, seq_type: str, high_watermark: str 
         *truncations.counts(model, events, sequence, seq_type),
         *retractions.counts(events),
         *present.counts(model, events),
+        *earlier_events.count_asking(model, shape, last),
     ).collect()[0]
     return Profile(**row.asDict())
 

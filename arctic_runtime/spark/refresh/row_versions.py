@@ -45,7 +45,7 @@ from arctic_runtime.spark.refresh.diff import (
     struct,
 )
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, all_of, any_of, as_key, column, key_name, typed, uncompiled
+from arctic_runtime.spark.tables.frames import all_of, any_of, as_key, column, key_name, typed, uncompiled
 from arctic_runtime.spark.tables.sameness import differ
 
 _CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
@@ -245,21 +245,19 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
         )
 
 
-def oldest_changed(config: ModelConfig, oldest: str | None, is_late: bool) -> str | None:
+def oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
     """The place from which on versions may change, if events begin at `oldest`; None if all may.
 
-    Late events that update versions in place depend on all events of these, and a deletion may delete all versions.
+    A deletion may delete all versions, and so may what follows from all events of some keys (`is_recomputed`).
     """
-    if not config.keep_deleted or config.valid_time or (is_late and config.track):
-        return None
-    return oldest
+    return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
 
 
 def affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
     """The versions that events may change, none of which is older than `oldest`; all if that is None."""
     if old is None or oldest is None:
         return old
-    is_later = column(VALID_TO) >= marks.earliest(oldest, _place_type(shape))
+    is_later = column(VALID_TO) >= marks.earliest(oldest, place_type(shape))
     return old.where(column(VALID_TO).isNull() | is_later)
 
 
@@ -268,8 +266,8 @@ def event_images(
 ) -> DataFrame:
     """Images of the versions as they are with these events, beside the stored ones that begin in the same place.
 
-    `known` are events of earlier runs that may have opened no version, as they changed nothing at their time: before a
-    late event they may. All versions of an entity that are valid at the oldest of its events or later are in `old`.
+    `known` are events of earlier runs that `earlier_events` gives. All versions of an entity that are valid at the
+    oldest of its events or later are in `old`.
     """
     places = Places.of(model.config, shape)
     # Of events in one place in the order the newest wins. A version has what the event that opened it says, unless
@@ -279,7 +277,7 @@ def event_images(
         of_known, of_old = 3, 1  # Their sequence tells which of the events of one valid time counts.
     points = _event_points(events, shape, model, 3)
     if known is not None:
-        points = points.unionByName(_event_points(known, shape, model, of_known))
+        points = points.unionByName(_event_points(known, shape, model, of_known, is_new=False))
     if old is not None:
         points = points.unionByName(_stored_points(old, shape, places, of_old))
     return _folded(points, shape, places, model.config)
@@ -294,21 +292,7 @@ def rows_of_events(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
     return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in told])
 
 
-def known_events(events: DataFrame, keys: Keys, oldest_late: str | None, shape: Shape, model: Model) -> DataFrame:
-    """The events of earlier runs that may matter to late events, which have these keys.
-
-    Only those after the oldest late event can open a version that was none. A version whose columns were updated in
-    place is told by all events of it.
-    """
-    assert model.config.sequence_by is not None
-    sequence = column(model.config.sequence_by)
-    found = keys.select(events, model.config.entity_key).where(sequence.isNotNull())
-    if model.config.track or oldest_late is None:
-        return found
-    return found.where(sequence > marks.earliest(oldest_late, shape.sequence_type))
-
-
-def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int) -> DataFrame:
+def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int, is_new: bool = True) -> DataFrame:
     """Points in the order of events, each with the row as of it."""
     config = model.config
     assert config.sequence_by is not None
@@ -318,11 +302,12 @@ def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int) -> D
     points = events.select(
         *map(F.expr, images("a", shape, events.columns)),
         is_delete.alias("deleted"),
-        column(config.valid_time or config.sequence_by).cast(_place_type(shape)).alias("place"),
+        column(config.valid_time or config.sequence_by).cast(place_type(shape)).alias("place"),
         F.lit(rank).alias("standing"),
         column(config.sequence_by).cast(shape.sequence_type).alias("sequence"),
         parts[0].alias("of_commit"),
         parts[1].alias("in_commit"),
+        F.lit(is_new).alias("is_new"),
         F.lit(None).cast(_stored_type(shape)).alias("b"),
     )
     return points.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
@@ -345,6 +330,7 @@ def _stored_points(old: DataFrame, shape: Shape, places: Places, rank: int) -> D
         typed(Sql("NULL"), shape.sequence_type, "sequence"),
         "CAST(NULL AS bigint) AS of_commit",
         "CAST(NULL AS bigint) AS in_commit",
+        "false AS is_new",
         statement("CASE WHEN which = 0 THEN {stored} END AS b", stored=stored),
         "CAST(NULL AS string) AS flaw",
     )
@@ -356,7 +342,9 @@ def _folded(points: DataFrame, shape: Shape, places: Places, config: ModelConfig
     One pass over the points of each entity in their order.
     """
     entity = listed([name(f"a{i}") for i in places.entity])
-    arrival = statement("PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit", entity=entity)
+    arrival = statement(
+        "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new", entity=entity
+    )
     order = statement("PARTITION BY {entity} ORDER BY place", entity=entity)
     untracked = struct([(name(f"a{i}"), f"u{i}") for i in places.untracked] or [(Sql("true"), "exists")])
     tracked = struct([(name(f"a{i}"), f"t{i}") for i in places.tracked] or [(Sql("true"), "exists")])
@@ -416,7 +404,7 @@ def _stored_type(shape: Shape) -> str:
     return struct_text((f"b{i}", kept.type) for i, kept in enumerate(shape.columns))
 
 
-def _place_type(shape: Shape) -> str:
+def place_type(shape: Shape) -> str:
     """The type of the intervals in which versions are valid."""
     return next(kept.type for kept in shape.columns if is_named(kept.name, (VALID_FROM,)))
 

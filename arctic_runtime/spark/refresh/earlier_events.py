@@ -1,0 +1,118 @@
+"""Events of earlier runs that the versions of a row depend on, and that stored versions do not tell.
+
+An event asks for them if it is not after all that was read before:
+
+- Late in sequence: an event that changed nothing at its time may open a version after this one.
+- Tied with the newest event in sequence: it takes the place of that one, and undoes what that did. Values that were
+  replaced in place and versions that were deleted are stored no more.
+- Late in valid time: a delete of what was deleted already ends the version that this event opens.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.refresh.row_versions import place_type
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import Keys, all_of, as_key, column, match
+
+_PLACE = "__arctic_place"
+
+
+def needs_all_events(config: ModelConfig) -> bool:
+    """Whether a version may depend on all events of its key: columns are replaced in place, or versions deleted."""
+    return bool(config.track) or not config.keep_deleted
+
+
+def asks_for_earlier(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
+    """Whether an event asks for earlier events of its key."""
+    if last is None or last.high_watermark is None:
+        return F.lit(False)
+    sequence, mark = _sequence(model), marks.latest(last.high_watermark, shape.sequence_type)
+    is_asking = sequence <= mark if needs_all_events(model.config) else sequence < mark
+    return is_asking | _is_late_in_time(model, shape, last)
+
+
+def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression:
+    """Whether an event is true from a time on that is before one that was read; unknown of tables that record none."""
+    config = model.config
+    if config.valid_time is None or config.delete_when is None:
+        return F.lit(False)
+    if last.newest_valid_time is None:
+        return F.lit(True)
+    return column(config.valid_time) < marks.latest(last.newest_valid_time, place_type(shape))
+
+
+def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
+    """Aggregates of the profile: how many events ask for earlier ones, where the oldest of them are, and the marks."""
+    config = model.config
+    if not config.has_history:
+        return []
+    is_asking, sequence = asks_for_earlier(model, shape, last), _sequence(model).cast(shape.sequence_type)
+    oldest = F.min(F.when(is_asking, sequence))
+    found = [F.count_if(is_asking).alias("asking"), marks.written(oldest, shape.sequence_type).alias("oldest_asking")]
+    if config.valid_time is None:
+        return found
+    kind = place_type(shape)
+    time = column(config.valid_time).cast(kind)
+    return [
+        *found,
+        marks.written(F.min(F.when(is_asking, time)), kind).alias("oldest_asking_time"),
+        marks.written(_compute_newest(F.max(time), last, kind), kind).alias("newest_valid_time"),
+    ]
+
+
+def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> Expression:
+    """The newest valid time of all runs; unknown until a full refresh if an earlier run did not record it."""
+    if last is None:
+        return newest
+    if last.newest_valid_time is None:
+        return F.lit(None).cast(kind)
+    return F.greatest(newest, marks.latest(last.newest_valid_time, kind))
+
+
+def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
+    """The earlier events that have a place by the query as it is now."""
+    places = [of for of in (model.config.sequence_by, model.config.valid_time) if of is not None]
+    return earlier.where(all_of([column(place).isNotNull() for place in places]))
+
+
+def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
+    """The keys of the events that ask for earlier ones."""
+    key = [column(part) for part in model.config.entity_key]
+    return events.where(asks_for_earlier(model, shape, last)).select(*key).distinct()
+
+
+def select_overtaken_keys(
+    model: Model, events: DataFrame, earlier: DataFrame, keys: Keys, oldest: str, shape: Shape
+) -> DataFrame:
+    """The keys, each once, of events that are not after all earlier ones of their key.
+
+    Of the earlier events only those from the oldest asking one on are read: files with older ones are not opened.
+    """
+    key = model.config.entity_key
+    later = earlier.where(_sequence(model) >= marks.earliest(oldest, shape.sequence_type))
+    newest = keys.select(later, key).groupBy(*as_key(key)).agg(F.max(_sequence(model)).alias(_PLACE))
+    matched = events.join(newest, match(events, key)).where(_sequence(model) <= F.col(_PLACE))
+    return matched.select(*[column(part) for part in key]).distinct()
+
+
+def select_later(
+    model: Model, earlier: DataFrame, keys: Keys, oldest: str, oldest_time: str | None, shape: Shape
+) -> DataFrame:
+    """The earlier events of keys that are after the oldest asking one, in sequence or in valid time."""
+    is_later = _sequence(model) > marks.earliest(oldest, shape.sequence_type)
+    if oldest_time is not None and model.config.delete_when is not None:
+        assert model.config.valid_time is not None
+        is_later |= column(model.config.valid_time) > marks.earliest(oldest_time, place_type(shape))
+    return keys.select(earlier, model.config.entity_key).where(is_later)
+
+
+def _sequence(model: Model) -> Expression:
+    assert model.config.sequence_by is not None
+    return column(model.config.sequence_by)
