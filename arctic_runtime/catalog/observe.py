@@ -12,7 +12,7 @@ from arctic_runtime.catalog.observe_views import current_views, reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, abandoned_branches
-from arctic_runtime.model.columns import Column, Names, same_name
+from arctic_runtime.model.columns import BEFORE, Column, Names, same_name
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots, trimmed_until
 from arctic_runtime.model.ingestion import Progress, SourceProgress, time_of
@@ -408,7 +408,18 @@ def _source(name: TableName, kind: str, table: Table) -> SourceState | None:
         formerly=_formerly(table),
         moved=tuple(_moved(table)),
         keeps_all=table.properties.get(KEEP) == "all",
+        key_only_until=_key_only_until(table),
     )
+
+
+def _key_only_until(table: Table) -> int:
+    """The sequence number up to which a table had no `_before`, as far as is known; 0 if it always had it, or never."""
+    without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
+    if not without or table.schema().schema_id in without:
+        return 0
+    sequences = {of.snapshot_id: of.sequence_number or 0 for of in table.metadata.snapshots}
+    lacking = [sequences[of.snapshot_id] for of in table.metadata.snapshots if of.schema_id in without]
+    return max(lacking, default=min(sequences.values()))
 
 
 def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:

@@ -228,6 +228,8 @@ class SourceState:
     moved: tuple[str, ...] = ()
     keeps_all: bool = False
     """Whether a commit of a change table may have several rows of one key, in the order of `_seq`."""
+    key_only_until: int = 0
+    """The sequence number up to which change rows have no `_before`: all columns were in the key then."""
 
     @property
     def log(self) -> TableName:

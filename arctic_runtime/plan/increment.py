@@ -433,8 +433,18 @@ def _check_window(state: SourceState, window: Window) -> None:
 
 def has_before_images(state: SourceState, window: Window) -> bool:
     """Whether change rows of an arctic model's log tell what rows were before, as far as its commits are kept."""
-    has_before = find_column(state.columns, BEFORE) is not None
-    return has_before and not any(CHANGELOG in commit.summary for commit in state.between(window))
+    has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
+    return has_before and has_looked_up_rows(state, window)
+
+
+def has_key_only_rows(state: SourceState, window: Window) -> bool:
+    """Whether change rows of a window may be from a time when all columns of their table were in its key."""
+    return (window.start.sequence if window.start else 0) < state.key_only_until
+
+
+def has_looked_up_rows(state: SourceState, window: Window) -> bool:
+    """Whether the runs behind change rows looked up the rows before, so that their actions tell which there were."""
+    return not any(CHANGELOG in commit.summary for commit in state.between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:

@@ -50,7 +50,7 @@ class QueryInputs:
             rows = appended(spark, state, window) if window.start else read_until(spark, state, window.end)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             view = changes_view(source) if other is None else history_view(other, source)
-            event_rows(self.model, state, rows, window, is_placed).createOrReplaceTempView(name(view))
+            event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(name(view))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed

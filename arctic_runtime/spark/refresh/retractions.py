@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
@@ -21,13 +21,22 @@ from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.increment import has_before_images
+from arctic_runtime.plan.increment import has_key_only_rows, has_looked_up_rows
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 from arctic_runtime.spark.refresh.diff import struct
-from arctic_runtime.spark.tables.frames import column, examples, first_of_each, type_of, with_source_position
+from arctic_runtime.spark.tables.frames import (
+    as_key,
+    column,
+    examples,
+    first_of_each,
+    match,
+    read_until,
+    type_of,
+    with_source_position,
+)
 from arctic_runtime.spark.tables.sameness import differ
 
-_SIGN, _THERE, _FIRST = "sign", "__arctic_there", "__arctic_first"
+_SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_first", "__arctic_existed", "__arctic_new"
 
 
 def retracts(model: Model, source: SourceState) -> bool:
@@ -45,19 +54,21 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
     return is_alone and all(state.format_version >= 3 for state in states)
 
 
-def event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
+def event_rows(
+    spark: SparkSession, model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool
+) -> DataFrame:
     """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
     if not placed:
         return rows
     if retracts(model, source):
-        return signed(rows, source, window)
+        return signed(spark, rows, source, window)
     shown = with_source_position(rows, source.keeps_all)
     # A query may put the rows of several sources together.
     signs = F.col(POSITION).withField(_SIGN, F.lit(1)) if model.config.merge_columns else F.col(POSITION)
     return shown.withColumn(POSITION, signs)
 
 
-def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
+def signed(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
 
     The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
@@ -66,7 +77,7 @@ def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
-        return _images(placed, source, window)
+        return _images(spark, placed, source, window)
     assert source.key is not None
     key = [column(part) for part in source.key] or [F.lit(0)]
     order = [F.col(f"{POSITION}.commit"), F.col(SEQUENCE)]
@@ -74,11 +85,11 @@ def signed(rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
         first = F.lag(F.lit(True)).over(Over.partitionBy(*key).orderBy(*order)).isNull()
         is_update = first & (F.col(ACTION) == UPDATE)
         told = placed.withColumn(_FIRST, is_update)
-        return _images(_as_inserts(told, F.col(_FIRST)).drop(_FIRST), source, window)
+        return _images(spark, _as_inserts(told, F.col(_FIRST)).drop(_FIRST), source, window)
     is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
     settled = first_of_each(placed.where(is_settled), key, [of.desc() for of in order]).where(F.col(ACTION) != DELETE)
     inserts = _as_inserts(settled, F.lit(True))
-    return _images(inserts.unionByName(placed.where(~is_settled)), source, window)
+    return _images(spark, inserts.unionByName(placed.where(~is_settled)), source, window)
 
 
 def _as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
@@ -88,14 +99,40 @@ def _as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
     return rows.withColumns({**told, **before})
 
 
-def _images(placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+def _with_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+    """Change rows of which some have no `_before`, and whether there was a row of their key before them.
+
+    The deletion of a row that was not there looks like any other. The change row before it tells; where that is not in
+    the window, it is read from the log.
+    """
+    assert source.key is not None
+    rows = placed.withColumn(_NEW, F.lit(True))
+    if window.start is not None:
+        deletes = placed.where(F.col(ACTION) == DELETE).select(*as_key(source.key)).distinct()
+        log = with_source_position(read_until(spark, source, window.start), source.keeps_all)
+        earlier = log.join(deletes, match(log, source.key), "left_semi").withColumn(_NEW, F.lit(False))
+        kept = [*(column(part) for part in source.key), *map(F.col, (ACTION, SEQUENCE, POSITION, _NEW))]
+        rows = rows.unionByName(earlier.select(*kept), allowMissingColumns=True)
+    order = Over.partitionBy(*[column(part) for part in source.key] or [F.lit(0)])
+    previous = F.lag(ACTION).over(order.orderBy(f"{POSITION}.commit", SEQUENCE))
+    existed = F.coalesce(previous != DELETE, F.lit(False))
+    return rows.withColumn(_EXISTED, existed).where(_NEW).drop(_NEW)
+
+
+def _images(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+    was = statement("{before} IS NOT NULL", before=name(BEFORE)) if BEFORE in placed.columns else name(_EXISTED)
+    if BEFORE not in placed.columns or has_key_only_rows(source, window):
+        placed = _with_existence(spark, placed, source, window)
+    if BEFORE in placed.columns and has_key_only_rows(source, window):
+        place = {"commit": name(POSITION, "commit"), "until": number(source.key_only_until)}
+        was = statement("({was} OR ({commit} <= {until} AND {existed}))", was=was, existed=name(_EXISTED), **place)
     parts = {
         "action": name(ACTION),
         "delete": text(DELETE),
         "insert": text(INSERT),
         "upsert": text(UPSERT),
-        "was": statement("{before} IS NOT NULL", before=name(BEFORE)) if BEFORE in placed.columns else Sql("true"),
-        "untold": number(0 if has_before_images(source, window) else 1),
+        "was": was,
+        "untold": number(0 if has_looked_up_rows(source, window) else 1),
     }
     added = statement("CASE WHEN {action} = {insert} OR ({action} <> {upsert} AND {was}) THEN 1 ELSE 0 END", **parts)
     is_added = statement("{action} <> {delete}", **parts)
@@ -110,7 +147,7 @@ def _images(placed: DataFrame, source: SourceState, window: Window) -> DataFrame
 def _image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
     """A struct of a change row's columns as they are now, or were before."""
     assert source.key is not None
-    kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields}
+    kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields if field.name != _EXISTED}
     own = (*source.key, ACTION, "_ts", SEQUENCE, BEFORE)
     fields = [(name(of), of) for of in kinds if of != POSITION]
     if of_before and BEFORE in kinds:
