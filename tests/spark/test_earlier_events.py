@@ -9,6 +9,7 @@ import pytest
 from arctic_runtime.model.run_summary import RunSummary, last_run
 from arctic_runtime.model.shape import shape_of
 from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.refresh.compute import Computation
 from arctic_runtime.spark.refresh.earlier_events import asks_for_earlier
 from arctic_runtime.spark.tables.frames import columns_of
 from tests.spark.warehouse import Warehouse, sorted_rows
@@ -56,6 +57,17 @@ def test_a_delete_that_closed_no_version_ends_those_that_later_runs_open_before_
     third = run_with(lake, model, (1, None, None, "d", 12, 3), (1, 3, "z", "c", 13, 2), (2, 3, "w", "c", 14, 5))
     assert third == [(1, 2, 3, 3, "z"), (2, 1, 5, 1, "p"), (2, 5, 6, 3, "w"), (2, 6, 9, 2, "y")]
     check_once(lake, model)
+
+
+def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_history(lake, valid_time="vt")
+    run_with(lake, model, (1, None, None, "d", 1, 7))
+    with monkeypatch.context() as patched:
+        patched.setattr(Computation, "_earlier_events", lambda *_: None)
+        assert run_with(lake, model, (1, 2, "x", "c", 10, 3)) == [(1, 3, None, 2, "x")]
+    assert [text for text in lake.broken(model) if text.startswith("the query gives the table")]
+    lake.run(model, full_refresh=True)
+    assert lake.broken(model) == []
 
 
 def test_such_a_delete_also_counts_if_the_event_is_late_in_sequence(lake: Warehouse) -> None:

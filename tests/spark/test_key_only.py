@@ -6,13 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.refresh import retractions
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
+EXISTED = "__arctic_existed"
 EVENTS = "id int, b string, op string, lsn int"
 KEYS = "select id, op, lsn from {changes(events)}"
 WITH_COLUMN = "select id, b, op, lsn from {changes(events)}"
@@ -76,6 +79,21 @@ def test_the_first_load_of_a_sum_does_not_count_it_either(lake: Warehouse, keep:
     lake.run(sums)
     lake.run(make_sums(lake, "later"))
     assert lake.rows(sums) == lake.rows(make_sums(lake, "later")) == [(1, 1)]
+    assert lake.broken(sums) == []
+
+
+def test_verify_sees_a_sum_that_took_back_a_row_that_never_was(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, sums = make_keys(lake), make_sums(lake)
+    write(lake, (1, None, "c", 1), (3, None, "d", 2))
+    lake.run(model)
+    with monkeypatch.context() as patched:
+        patched.setattr(retractions, "_with_existence", lambda _, rows, *__: rows.withColumn(EXISTED, F.lit(True)))
+        lake.run(sums)
+    assert lake.rows(sums) == [(1, 0)]
+    assert [text for text in lake.broken(sums) if text.startswith("the query gives the table")]
+    assert lake.actions(lake.run(sums, full_refresh=True)) == (0, 1, 0)
     assert lake.broken(sums) == []
 
 
