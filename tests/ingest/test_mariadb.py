@@ -288,7 +288,7 @@ def test_what_the_log_would_leave_out_is_named(
 def test_cascades_are_accepted_where_the_user_says_so(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
     statements, _ = CHANGED_ELSEWHERE["cascade"]
     mariadb.sql(*[statement.format(s=connection.slot) for statement in statements], database=connection.slot)
-    accepting = {"arctic.cascades": "ignore"}
+    accepting = {"arctic.mysql.cascades": "ignore"}
     DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\.t",), properties=accepting)).check(None)
 
 

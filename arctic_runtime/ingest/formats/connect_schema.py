@@ -142,7 +142,8 @@ def _text(schema: ConnectSchema) -> Shape:
     if source == "MONEY":
         return f"decimal({_DIGITS[source]},2)", "plain"
     parameters = schema.get("parameters", {})
-    return _decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE)) or "string", "plain"
+    kind = _decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE))
+    return ("string", "decimal_text") if kind is None else (kind, "plain")
 
 
 def _bits(schema: ConnectSchema) -> Shape:
@@ -223,7 +224,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.time.IsoTime": ("string", "plain"),
     f"{_DEBEZIUM}.time.IsoTimestamp": ("timestamp_ntz", "local_timestamp"),
     f"{_DEBEZIUM}.time.Year": ("int", "plain"),
-    f"{_DEBEZIUM}.time.Interval": ("string", "plain"),
+    f"{_DEBEZIUM}.time.Interval": ("string", "interval"),
     f"{_DEBEZIUM}.time.MicroDuration": ("bigint", "plain"),
     f"{_DEBEZIUM}.time.NanoDuration": ("bigint", "plain"),
     f"{_CONNECT}.Date": ("date", "epoch_days"),

@@ -20,9 +20,11 @@ Encoding = Literal[
     "millis_of_day",
     "micros_of_day",
     "nanos_of_day",
+    "interval",
     "base64",
     "latin1",
     "base64_decimal",
+    "decimal_text",
     "variable_decimal",
     "array",
     "zero_one",
@@ -33,15 +35,17 @@ Encoding = Literal[
 """How JSON writes a value.
 
 `plain`: as text or number that Spark casts. `json`: as any JSON, which is kept as its text. `epoch_…`: a count since
-1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`: ISO 8601 or SQL text, with and without zone; a zone in the latter
-is UTC and says nothing. `date_text`: the same for dates, which may end in `Z`. `zoneless_timestamp`: SQL text of a
-moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as a count since midnight, kept as the
-text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of its number. `base64_decimal`: the
-unscaled big-endian integer of a decimal whose scale the type has. `variable_decimal`: an object
-`{"scale": …, "value": …}`, kept as text. `array`: a JSON array, whose elements are written as the column's `element`
-says. `zero_one`: a boolean as 0 or 1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0
-for the empty text. `set_bits`: a number whose lowest bit stands for the first of the column's labels. `set_array`: a
-JSON array of labels. Both sets are kept as their labels with commas between, as MySQL shows them.
+1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`: ISO 8601 or SQL text, with and without zone; a zone in the
+latter is UTC and says nothing. `date_text`: the same for dates, which may end in `Z`. `zoneless_timestamp`: SQL text
+of a moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as a count since midnight, kept
+as the text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of its number. `base64_decimal`:
+the unscaled big-endian integer of a decimal whose scale the type has. `decimal_text`: all digits of a decimal, or
+`NAN`, `POSITIVE_INFINITY`, `NEGATIVE_INFINITY`, which are kept as PostgreSQL shows them. `interval`: ISO 8601 with a
+binary fraction of seconds, kept to the microsecond. `variable_decimal`: an object `{"scale": …, "value": …}`, kept as
+text. `array`: a JSON array, whose elements are written as the column's `element` says. `zero_one`: a boolean as 0 or
+1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0 for the empty text. `set_bits`: a
+number whose lowest bit stands for the first of the column's labels. `set_array`: a JSON array of labels. Both sets are
+kept as their labels with commas between, as MySQL shows them.
 """
 
 Change = Literal["insert", "read", "update", "delete", "truncate", "ignored"]

@@ -10,7 +10,7 @@ from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnect
 from arctic_runtime.ingest.transports.source_database import RightMissing, SourceDatabase
 from arctic_runtime.profile import nearest
 
-CASCADES = "arctic.cascades"
+CASCADES = "arctic.mysql.cascades"
 """The property by which a user says, with `ignore`, that rows are never changed by foreign keys."""
 
 _KINDS = """

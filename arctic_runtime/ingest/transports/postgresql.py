@@ -48,7 +48,7 @@ _INEXACT_COLUMNS = """
 select n.nspname || '.' || c.relname, a.attname, format_type(a.atttypid, a.atttypmod) from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
 join pg_type t on t.oid = a.atttypid
-where (a.attndims > 1 or t.typname in ('varbit', '_varbit', '_bit'))
+where (a.attndims > 1 or t.typname in ('varbit', '_varbit', '_bit', '_interval'))
   and c.relkind in ('r', 'p') and not a.attisdropped and n.nspname not in ('pg_catalog', 'information_schema')
 """
 _UNTOLD_COLUMNS = """
@@ -94,7 +94,10 @@ _COLUMNS = """
 select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
   t.typname, t.typtype, a.attisdropped, a.attgenerated <> '',
   exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-    where p.pubname = ? and r.prrelid = c.oid and to_jsonb(r) ->> 'prattrs' is not null)
+    where p.pubname = ? and r.prrelid = c.oid and to_jsonb(r) ->> 'prattrs' is not null),
+  (with recursive bases(oid, base) as (
+    select a.atttypid, t.typbasetype union all select b.oid, b.typbasetype from pg_type b join bases on b.oid = base
+  ) select typname from bases join pg_type using (oid) where base = 0)
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
 left join pg_type t on t.oid = a.atttypid
@@ -307,11 +310,11 @@ class PostgreSQL:
             )
 
     def _check_columns(self) -> None:
-        """Debezium makes nulls of lists inside of lists, and loses the length of bits that vary in it."""
+        """Debezium makes nulls of lists inside of lists, and loses lists of intervals and lengths of varying bits."""
         inexact = [column for _, column in self._columns(_INEXACT_COLUMNS)]
         if inexact:
             raise self._error(
-                "columns with bits of any length, lists of bits, or lists inside of lists can't be read "
+                "columns with bits of any length, lists of bits or intervals, or lists inside of lists can't be read "
                 f"exactly: {', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
             )
@@ -440,7 +443,10 @@ def _match_by_name(
 
 
 def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
-    return replace(column, number=int(row[0] or 0), older_rows=_older_rows(row))
+    """The column with what PostgreSQL knows of it. The schema of events does not tell a domain over decimals."""
+    is_decimal = row[10] == "numeric" and column.type == "string"
+    known = replace(column, encoding="decimal_text") if is_decimal else column
+    return replace(known, number=int(row[0] or 0), older_rows=_older_rows(row))
 
 
 def _older_rows(column: Sequence[str | None]) -> OlderRows:

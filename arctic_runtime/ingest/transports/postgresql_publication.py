@@ -95,9 +95,9 @@ class Publication:
             return
         if not self._may_add(row, missing):
             raise self._lack(row, missing)
-        self._database.rows(self._addition(row, missing))
-        if row is None:
-            self._database.rows(f"comment on publication {self._name} is '{MARK}'")
+        # Both in one transaction, so that no publication of ingestion is without its mark.
+        mark = f"; comment on publication {self._name} is '{MARK}'" if row is None else ""
+        self._database.rows(f"{self._addition(row, missing)}{mark}")
 
     def withdraw(self) -> None:
         """Takes tables that are not read any more out of a publication that ingestion made."""

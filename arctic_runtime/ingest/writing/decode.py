@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, Struc
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, EventFormat, Path, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.exact_texts import decimal_text, interval_text
 from arctic_runtime.model.columns import OWN_PREFIX, same_name
 from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
 
@@ -307,7 +308,7 @@ def _range_of(column: SourceColumn) -> str:
 
 
 def _fits_always(column: SourceColumn) -> bool:
-    return column.type == "string" and column.encoding in ("plain", "json")
+    return column.type == "string" and column.encoding in ("plain", "json", "decimal_text")
 
 
 def _absent(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
@@ -578,6 +579,8 @@ _DECODERS: Mapping[Encoding, Callable[[_Value], Sql]] = {
     "date_text": _date_text,
     "millis_of_day": lambda value: _time_of_day(value, 1_000),
     "micros_of_day": lambda value: _time_of_day(value, 1_000_000),
+    "interval": lambda value: interval_text(value.text),
+    "decimal_text": lambda value: decimal_text(value.text),
     "nanos_of_day": lambda value: _time_of_day(value, 1_000_000_000),
     "base64": _base64,
     "latin1": _latin1,

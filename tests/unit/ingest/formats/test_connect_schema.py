@@ -83,7 +83,7 @@ def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str
         (logical("string", f"{DEBEZIUM}.time.IsoDate"), "date", "date_text"),
         (logical("string", f"{DEBEZIUM}.time.IsoTimestamp"), "timestamp_ntz", "local_timestamp"),
         (logical("int32", f"{DEBEZIUM}.time.Year"), "int", "plain"),
-        (logical("string", f"{DEBEZIUM}.time.Interval"), "string", "plain"),
+        (logical("string", f"{DEBEZIUM}.time.Interval"), "string", "interval"),
         (logical("int64", f"{DEBEZIUM}.time.MicroDuration"), "bigint", "plain"),
         (logical("int32", f"{CONNECT}.Date"), "date", "epoch_days"),
         (logical("int32", f"{CONNECT}.Time"), "string", "millis_of_day"),
@@ -104,9 +104,9 @@ def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str
         (decimal(5, 2), "decimal(5,5)", "plain"),
         (text_decimal("NUMERIC", 12, 3), "decimal(12,3)", "plain"),
         (text_decimal("DECIMAL UNSIGNED", 38, 0), "decimal(38,0)", "plain"),
-        (text_decimal("NUMERIC", 50, 2), "string", "plain"),
-        (text_decimal("NUMERIC", 0), "string", "plain"),
-        (text_decimal("NUMERIC", 3, 2046), "string", "plain"),
+        (text_decimal("NUMERIC", 50, 2), "string", "decimal_text"),
+        (text_decimal("NUMERIC", 0), "string", "decimal_text"),
+        (text_decimal("NUMERIC", 3, 2046), "string", "decimal_text"),
         (text_decimal("MONEY", 2147483647, 0), "decimal(19,2)", "plain"),
         (text_decimal("VARCHAR", 12, 0), "string", "plain"),
     ],
@@ -133,7 +133,7 @@ def test_a_list_of_decimals_as_texts_has_the_digits_of_its_column() -> None:
     found = {"type": "array", "items": {"type": "string"}, "parameters": text_decimal("_NUMERIC", 10, 2)["parameters"]}
     assert column(found) == SourceColumn("c0", "array<decimal(10,2)>", "array", element="plain")
     free = {**found, "parameters": text_decimal("_NUMERIC", 131089, 0)["parameters"]}
-    assert column(free) == SourceColumn("c0", "array<string>", "array", element="plain")
+    assert column(free) == SourceColumn("c0", "array<string>", "array", element="decimal_text")
 
 
 @pytest.mark.parametrize(("length", "width"), [(2, 1), (8, 1), (9, 2), (64, 8)])

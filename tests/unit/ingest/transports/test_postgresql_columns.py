@@ -10,8 +10,11 @@ from arctic_runtime.ingest.transports.postgresql import match_columns
 Row = tuple[str | None, ...]
 
 
-def table(*names: str, generated: str = "", listed: bool = False) -> list[Row]:
-    """The columns of a table in the order of their numbers; one without a name was dropped."""
+def table(*names: str, generated: str = "", listed: bool = False, kind: str = "text") -> list[Row]:
+    """The columns of a table in the order of their numbers; one without a name was dropped.
+
+    Each is of a domain over `kind`, or of this type itself.
+    """
     flag = {True: "t", False: "f"}
     return [
         (
@@ -25,6 +28,7 @@ def table(*names: str, generated: str = "", listed: bool = False) -> list[Row]:
             flag[not name],
             flag[bool(name) and name == generated],
             flag[listed],
+            kind,
         )
         for number, name in enumerate(names, 1)
     ]
@@ -58,3 +62,9 @@ def table(*names: str, generated: str = "", listed: bool = False) -> list[Row]:
 def test_numbers_follow_places_or_names(events: str, now: list[Row], expected: list[int | None]) -> None:
     columns = [SourceColumn(name, "string") for name in events.split()]
     assert [column.number for column in match_columns(columns, now, is_chosen=False)] == expected
+
+
+@pytest.mark.parametrize(("kind", "encoding"), [("numeric", "decimal_text"), ("text", "plain")])
+def test_decimals_of_a_domain_are_told_from_texts(kind: str, encoding: str) -> None:
+    (column,) = match_columns([SourceColumn("id", "string")], table("id", kind=kind), is_chosen=False)
+    assert column.encoding == encoding

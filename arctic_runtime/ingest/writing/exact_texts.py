@@ -1,0 +1,32 @@
+"""Texts of values that Debezium writes in another way than the database shows them, as Spark expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arctic_runtime.spark.engine.statement import Sql, listed, statement, text
+
+_SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""Decimals that are no numbers: how Debezium writes them, and how PostgreSQL does."""
+
+
+def decimal_text(value: Sql) -> Sql:
+    """The digits of a decimal, or the name of one that is no number, from Debezium's text."""
+    cases = [
+        statement("WHEN {own} THEN {shown} ", own=text(own), shown=text(shown))
+        for own, shown in _SPECIAL_DECIMALS.items()
+    ]
+    return statement("CASE {value} {cases}ELSE {value} END", value=value, cases=listed(cases, ""))
+
+
+def interval_text(value: Sql) -> Sql:
+    """An interval in ISO 8601 to the microsecond, as PostgreSQL keeps it; null for a text that is none.
+
+    Debezium writes the seconds from a binary fraction, cut off after nine digits.
+    """
+    seconds = statement("try_cast(regexp_extract({value}, '^P.*M(.*)S$', 1) AS decimal(38,6))", value=value)
+    return statement(
+        "concat(regexp_extract({value}, '^(P.*M).*S$', 1), rtrim('.', rtrim('0', CAST({seconds} AS string))), 'S')",
+        value=value,
+        seconds=seconds,
+    )
