@@ -49,6 +49,7 @@ AGGREGATE_STATE: Final = "arctic.totals"
 NO_AGGREGATE_STATE: Final = "arctic.no-totals"
 GIVEN_UP: Final = "arctic.given-up"
 JUDGED: Final = "arctic.judged"
+DAY_TEXTS: Final = "arctic.day-texts"
 STARTED: Final = "arctic.started"
 ESTIMATED: Final = "arctic.estimated"
 CHANGELOG: Final = "arctic.changelog"
@@ -234,6 +235,9 @@ STORED_NAMES: Final = (
         _RUN,
         "a fingerprint of the query, its views and the parser that Spark was asked about; without `arctic.given-up` "
         "Spark [reads them the same](maintenance.md#the-text-that-spark-reads)",
+    ),
+    StoredName(
+        DAY_TEXTS, _RUN, "which upstream has texts that the query reads [as of the day](maintenance.md#functions)"
     ),
     StoredName(STARTED, _RUN, "when the run began to compute, in milliseconds since 1970"),
     StoredName(

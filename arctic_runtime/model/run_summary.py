@@ -46,6 +46,7 @@ class RunSummary:
     letters: str | None = None
     truncated: str | None = None
     newest_valid_time: str | None = None
+    day_texts: str | None = None
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
@@ -101,6 +102,7 @@ _TEXTS: Mapping[str, str] = {
     "no_aggregate_state": properties.NO_AGGREGATE_STATE,
     "given_up": properties.GIVEN_UP,
     "judged": properties.JUDGED,
+    "day_texts": properties.DAY_TEXTS,
     "changelog": properties.CHANGELOG,
     "repaired": properties.REPAIRED,
     "position": properties.POSITION,

@@ -88,12 +88,14 @@ class Reads:
     """The tables that a query names, and why its answer may change although they do not.
 
     `unstable` are names of functions in upper case. `parsed` is False where the query could not be read:
-    then nothing is known of it and it has to run every time.
+    then nothing is known of it and it has to run every time. Texts in `day_columns`, which are named in lower case, may
+    be read as of the day of the run.
     """
 
     tables: tuple[TableName, ...] = ()
     unstable: tuple[str, ...] = ()
     parsed: bool = True
+    day_columns: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=64)

@@ -15,12 +15,13 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.removals import with_removals
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.day_texts import DayTexts, day_texts
 from arctic_runtime.ivm.frontend.reads import Reads, reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.layout import laid_out_anew
 from arctic_runtime.model.names import changes_read
 from arctic_runtime.model.placement import Placement
-from arctic_runtime.model.run_summary import last_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
@@ -114,7 +115,8 @@ class RefreshPlanner:
         return (decision if newest == pinned else self._decide(state, newest, request)), newest
 
     def _decide(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
-        return decide(self.model, state, self._with_removals(state, upstreams), request, self.reader.thresholds)
+        upstreams = with_day_texts(self._with_removals(state, upstreams), last_run(state.changes))
+        return decide(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _with_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
         """Upstreams of events that tell which of their rows were deleted since the last run."""
@@ -197,7 +199,11 @@ class RefreshPlanner:
                     waiting.append((view, source))
         unstable = {function for read in queries for function in read.unstable}
         parsed = all(read.parsed for read in queries)
-        return Upstreams(found, Reads(unstable=tuple(sorted(unstable)), parsed=parsed), views, self.settings)
+        columns = (kept for state in found.values() if state for kept in state.columns)
+        types = frozenset((kept.name.lower(), kept.type) for kept in columns)
+        texts = day_texts((self.model.sql, *views.values()), types) if parsed else DayTexts()
+        changing = tuple(sorted(unstable.union(texts.made)))
+        return Upstreams(found, Reads((), changing, parsed, texts.columns), views, self.settings)
 
     def outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """What a run has done that decided so, changed so many rows, and left the table in this state."""
@@ -220,3 +226,11 @@ def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
         state is not None and name in offsets and state.version.sequence < offsets[name].sequence
         for name, state in upstreams.states.items()
     )
+
+
+def with_day_texts(upstreams: Upstreams, last: RunSummary | None) -> Upstreams:
+    """Upstreams whose rows, as the last run has seen, make the query's answer change from day to day."""
+    if last is None or last.day_texts is None or not upstreams.reads.day_columns:
+        return upstreams
+    unstable = (*upstreams.reads.unstable, last.day_texts)
+    return replace(upstreams, reads=replace(upstreams.reads, unstable=unstable))

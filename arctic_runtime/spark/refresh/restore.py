@@ -54,6 +54,7 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         query=then.query,
         session=then.session,
         given_up=then.given_up,
+        day_texts=then.day_texts,
         high_watermark=then.high_watermark,
         truncated=then.truncated,
         declared=then.declared,

@@ -40,6 +40,7 @@ from arctic_runtime.spark.engine.statement import name
 from arctic_runtime.spark.refresh import events
 from arctic_runtime.spark.refresh.appended import append_events, prepared_to_append
 from arctic_runtime.spark.refresh.compute import Computation
+from arctic_runtime.spark.refresh.day_texts import find_day_texts
 from arctic_runtime.spark.refresh.failures import refusal_for
 from arctic_runtime.spark.refresh.integrity import broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same
@@ -194,6 +195,7 @@ class Refresh:
                 return self._append(context, decision, query, stored, upstreams)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
+            self._look_for_day_texts(context, decision, upstreams)
             sequence_type = events.sequence_type(self.model, columns)
             context, shape = prepared(self.table, context, stored, sequence_type)
         attempt = partial(self._publish, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same)
@@ -269,6 +271,13 @@ class Refresh:
         last = last_run(context.state.changes) or RunSummary()
         if self.model.checks and last.query != fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
+
+    def _look_for_day_texts(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
+        """Records for later runs whether the query's answer will be another one tomorrow."""
+        if upstreams.reads.day_columns and not self._request.schema_only:
+            follows, thresholds = decision.increment is not None, context.thresholds.pruning
+            found = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
+            self._learned = replace(self._learned, day_texts=found)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark reads the query as its analysis does; Spark is asked once per text.

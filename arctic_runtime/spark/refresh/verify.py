@@ -31,6 +31,7 @@ from arctic_runtime.spark.refresh.integrity import (
     history,
     keys_are_unique,
 )
+from arctic_runtime.spark.refresh.planning import with_day_texts
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.frames import column, columns_of, conformed, current_rows, read_table
@@ -151,6 +152,7 @@ def _why_not_recomputed(table: TableSession, state: TableState, upstreams: Upstr
         return f"its rows are ingested from {table.model.ingested_from}"
     if table.model.config.input == "changes":
         return _why_not_its_events(table.model, state, upstreams)
+    upstreams = with_day_texts(upstreams, last_run(state.changes))
     decision = decide(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
         return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"

@@ -38,6 +38,7 @@ FULL = RunSummary(
     *("input", "keys", "0/16B3748", "3", 1_700_000_000_000, 1_600_000_000_000),
     truncated="7",
     newest_valid_time="8",
+    day_texts="lake.ods.orders",
 )
 
 

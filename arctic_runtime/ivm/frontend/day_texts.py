@@ -1,0 +1,215 @@
+"""Texts that Spark may read as of the day of the run: as a timestamp, `10:00` is today's.
+
+A query says that by no function's name. A text becomes a timestamp by a cast, or because it stands where a timestamp is
+expected: beside one in a comparison, in `hour(text)`. Dates and timestamps without a zone are never read so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+
+from arctic_runtime.ivm.frontend.reads import function_names
+
+TIME_ALONE = r"(?<![A-Za-z0-9:+.\-])(?<!\d[-/.]\d{1,2} )(T\d|\d{1,2}:\d)"
+"""A time without a date in front of it, as Java searches it in a text or in the text of a nested value."""
+
+_LITERAL = re.compile(r"\s*(T\d|\d{1,2}:\d)", re.IGNORECASE)
+_MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+_TEXT = re.compile(r"\b(string|varchar|char)\b")
+_MOMENT = re.compile(r"\btimestamp\b")
+_ROUNDS = 20
+
+_TAKE_MOMENTS = frozenset(
+    {"HOUR", "MINUTE", "SECOND", "EXTRACT", "DATE_PART", "DATEPART", "DATE_TRUNC", "TIMESTAMP_TRUNC", "DATE_FORMAT"}
+    | {"TIME_STR_TO_TIME", "TO_TIMESTAMP_LTZ", "FROM_UTC_TIMESTAMP", "TO_UTC_TIMESTAMP", "WINDOW", "SESSION_WINDOW"}
+    | {"TIMESTAMP_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "DATEADD"}
+    | {"MONTHS_BETWEEN", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"}
+)
+_CUT_OUT = frozenset(
+    {"RIGHT", "SPLIT", "SPLIT_PART", "SUBSTRING_INDEX", "REGEXP_EXTRACT", "REGEXP_EXTRACT_ALL", "TIME_TO_STR"}
+    | {"REGEXP_SUBSTR", "DATE_FORMAT", "FROM_UNIXTIME", "UNIX_TO_STR"}
+)
+_GIVE_DATES = frozenset(
+    {
+        "TO_DATE",
+        "TS_OR_DS_TO_DATE",
+        "DATE",
+        "DATE_ADD",
+        "TS_OR_DS_ADD",
+        "DATE_SUB",
+        "ADD_MONTHS",
+        "LAST_DAY",
+        "NEXT_DAY",
+    }
+    | {"MAKE_DATE", "MAKE_TIMESTAMP", "STR_TO_TIME"}
+)
+_CUT_FROM = frozenset({"SUBSTRING", "SUBSTR", "MID"})
+_BESIDE = (
+    *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In),
+    *(exp.Coalesce, exp.Case, exp.Nullif, exp.Greatest, exp.Least, exp.If, exp.Nvl2, exp.DecodeCase, exp.Array),
+)
+"""What makes values of several types ones of one type."""
+
+
+@dataclass(frozen=True)
+class DayTexts:
+    """What of queries may be read as of the day: texts that they hold or `make`, and text `columns` of their tables."""
+
+    made: tuple[str, ...] = ()
+    columns: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=64)
+def day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
+    """What Spark may read as of the day in a query and its views, which can be parsed.
+
+    `types` are the names, in lower case, and the types of all columns of all tables that they read. Columns are told
+    apart by their names alone, so this may find too much.
+    """
+    trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
+    finder = _Finder(_by_name(types), _aliases(trees))
+    for tree in trees:
+        for node in tree.walk():
+            for value in finder.moments(node):
+                finder.find(value)
+    return DayTexts(tuple(sorted(finder.made)), frozenset(finder.columns))
+
+
+def _by_name(types: Collection[tuple[str, str]]) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for name, kind in types:
+        known[name] = f"{known.get(name, '')} {kind}"
+    return known
+
+
+def _aliases(trees: Sequence[exp.Expr]) -> dict[str, list[exp.Expr]]:
+    found: dict[str, list[exp.Expr]] = {}
+    for alias in (alias for tree in trees for alias in tree.find_all(exp.Alias)):
+        found.setdefault(alias.alias.lower(), []).append(alias.this)
+    return found
+
+
+def is_text(kind: str) -> bool:
+    """Whether values of a type are texts, or have any inside."""
+    return _TEXT.search(kind) is not None
+
+
+class _Finder:
+    """Collects texts that become timestamps, by the types of columns and by what aliases stand for."""
+
+    def __init__(self, types: Mapping[str, str], aliases: Mapping[str, Sequence[exp.Expr]]) -> None:
+        self.types, self.aliases = types, aliases
+        self.made: set[str] = set()
+        self.columns: set[str] = set()
+        self._seen: set[int] = set()
+
+    def moments(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        """The values that a part of an expression takes for timestamps, if they are texts."""
+        if isinstance(node, exp.Cast):
+            if _is_moment(node):
+                yield node.this
+        elif isinstance(node, _BESIDE):
+            is_moment = isinstance(node, exp.In) and node.args.get("query") is not None
+            yield from self._beside(list(_values(node)), is_moment)
+        elif isinstance(node, exp.SetOperation):
+            for pair in zip(node.left.selects, node.right.selects, strict=False):
+                yield from self._beside([part.unalias() for part in pair])
+        elif isinstance(node, exp.Join):
+            for name in node.args.get("using") or ():
+                yield from self._beside([exp.column(name.name)])
+        elif isinstance(node, exp.Func) and not _TAKE_MOMENTS.isdisjoint(function_names(node)):
+            yield from (part for part in node.iter_expressions() if isinstance(part, exp.Column))
+
+    def _beside(self, values: list[exp.Expr], is_moment: bool = False) -> list[exp.Expr]:
+        return values if is_moment or any(map(self._may_be_moment, values)) else []
+
+    def find(self, value: exp.Expr) -> None:
+        """Collects the texts that a value, which becomes a timestamp, is made of."""
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        match value:
+            case exp.Literal() if value.is_string:
+                self.made |= {value.sql(dialect="spark").upper()} if _LITERAL.match(value.name) else set()
+            case exp.Column():
+                self._find_column(value)
+            case exp.Cast() if not value.is_type(*exp.DataType.TEXT_TYPES):
+                return
+            case exp.Query():
+                return
+            case exp.Func() if not _GIVE_DATES.isdisjoint(function_names(value)):
+                return
+            case _ if _is_cut_out(value):
+                self.made.add(value.sql(dialect="spark"))
+            case _:
+                for part in _values(value):
+                    self.find(part)
+
+    def _find_column(self, column: exp.Column) -> None:
+        names = [part.name.lower() for part in column.parts]
+        self.columns |= {name for name in names if is_text(self.types.get(name, ""))}
+        for aliased in (aliased for name in names for aliased in self.aliases.get(name, ())):
+            self.find(aliased)
+
+    def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
+        """Whether a value may be a timestamp; True where that is not known."""
+        bare = value.unnest()
+        match bare:
+            case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():
+                return False
+            case exp.Cast():
+                return _is_moment(bare)
+            case exp.Column():
+                name = bare.name.lower()
+                made = self.aliases.get(name, ()) if rounds else ()
+                if any(self._may_be_moment(part, rounds - 1) for part in made):
+                    return True
+                known = [self.types[part.name.lower()] for part in bare.parts if part.name.lower() in self.types]
+                return any(map(_MOMENT.search, known)) if known else not made
+            case exp.Binary() | exp.Coalesce() | exp.Case() | exp.AggFunc() | exp.Neg():
+                return any(self._may_be_moment(part, rounds) for part in _values(bare))
+        return not isinstance(bare, exp.Func) or _TEXT_FUNCTIONS.isdisjoint(function_names(bare))
+
+
+_TEXT_FUNCTIONS = frozenset(
+    {"LOWER", "LCASE", "UPPER", "UCASE", "INITCAP", "TRIM", "CONCAT", "CONCAT_WS", "REPLACE", "REGEXP_REPLACE"}
+    | {"TO_CHAR", "LENGTH", "ABS", "ROUND", "SIZE", "HASH", "MD5", "SHA2", "SHA"}
+    | {"TO_DATE", "TS_OR_DS_TO_DATE", "DATE_ADD", "DATE_SUB", "YEAR", "MONTH", "DAY", "LAST_DAY"}
+    | _CUT_OUT
+    | _CUT_FROM
+)
+"""Functions that give no timestamp."""
+
+
+def _values(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The values of which an expression makes one; of a case those that it gives."""
+    if isinstance(node, exp.Case):
+        yield from (part.args["true"] for part in node.args["ifs"])
+        yield from filter(None, [node.args.get("default")])
+    elif isinstance(node, exp.If):
+        yield from (part for part in (node.args.get("true"), node.args.get("false")) if part is not None)
+    else:
+        yield from (part.unnest() for part in node.iter_expressions() if not isinstance(part, exp.DataType | exp.Query))
+
+
+def _is_moment(cast: exp.Cast) -> bool:
+    return any(kind.this in _MOMENTS for kind in cast.to.find_all(exp.DataType))
+
+
+def _is_cut_out(value: exp.Expr) -> bool:
+    """Whether a text is a part of another one, or of a date and a time, that may be a time alone."""
+    if not isinstance(value, exp.Func):
+        return False
+    names = set(function_names(value))
+    if names & _CUT_FROM:
+        start = value.args.get("start") or next(iter(value.expressions[1:2]), None)
+        return not (isinstance(start, exp.Literal) and start.name in ("0", "1"))
+    shape = value.args.get("format")
+    has_date = isinstance(shape, exp.Literal) and "y" in shape.name.lower()
+    return bool(names & _CUT_OUT) and not has_date
