@@ -28,6 +28,7 @@ from arctic_runtime.service.graph import NOTHING, ModelGraph
 from arctic_runtime.service.readings import FollowedModel, Readings, relations_of
 from arctic_runtime.service.records import Heads, Record, pause_after
 from arctic_runtime.service.refresh_pass import Candidate, Ended, Pass, Start
+from arctic_runtime.service.repeats import Repeats
 from arctic_runtime.service.task import Done, RefreshModel, Report, Status, Task
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.messages import message_of
@@ -103,6 +104,7 @@ class Follower:
         self._stopping = False
         self._fatal: SparkEnded | None = None
         self._looks_failed = 0
+        self._repeats = Repeats()
         self._look_at = self._check_at = 0.0
         self.follow(())
 
@@ -218,9 +220,11 @@ class Follower:
             self._looks_failed += 1
             pause = pause_after(self._looks_failed, self._thresholds)
             self._look_at = self._clock() + pause
-            self._warn(f"{error}\n  tried again in {pause:.0f} s")
+            if self._repeats.is_new("catalog", str(error)):
+                self._warn(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
             return
         self._looks_failed = 0
+        self._repeats.clear("catalog")
         self._look_at = began + (self._clock() - began) / self._thresholds.look_share
         if not self._is_arranged:
             if self._passes:

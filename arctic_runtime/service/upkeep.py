@@ -21,6 +21,7 @@ from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, Upkee
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Upkeep
 from arctic_runtime.service.records import pause_after
+from arctic_runtime.service.repeats import Repeats
 from arctic_runtime.spark.engine.ended import spark_ended
 from arctic_runtime.spark.engine.jobs import cancellable, describe_jobs
 from arctic_runtime.spark.engine.messages import message_of
@@ -89,6 +90,7 @@ class UpkeepRunner:
         self._look_at: dict[TableName, float] = {}
         self._known: dict[Key, _Known] = {}
         self._waits: list[tuple[DueUpkeep, str]] = []
+        self._repeats = Repeats()
         self._running: dict[TableName, Key] = {}
         now = clock()
         groups: dict[str | None, int] = dict(budget.group_bytes_per_minute.items())
@@ -157,9 +159,11 @@ class UpkeepRunner:
                 return
             try:
                 found = due_upkeep(of, self._reader, now)
+                self._repeats.clear(of.table)
             except Exception as error:
                 # One table must not keep the others from being looked at; a later look may find it well again.
-                LOG.warning("%s could not be looked at for upkeep: %s", of.table, error)
+                if self._repeats.is_new(of.table, str(error)):
+                    LOG.warning("%s could not be looked at for upkeep: %s", of.table, error)
                 found = []
             with self._lock:
                 self._look_at[of.table] = self._clock() + self._limits.look_seconds

@@ -299,4 +299,5 @@ def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> N
             rename("elsewhere", "iceberg_tables")
             shop.move("a")
             shop.wait(lambda: shop.told("left").count("refreshed") == 2)
-    assert "tried again in" in shop.warnings[0]
+    (warning,) = shop.warnings
+    assert "tried again in" in warning
