@@ -215,7 +215,7 @@ def test_operations_show_and_drop_a_table_without_a_key_or_say_that_they_need_on
     context = OperationContext(lake.reader, lambda: lake.spark, (own,))
     asked = {known.name: known for known in OPERATIONS}
     status = asked["status"].run(context, [own], {"tree": False, "partition": None})
-    assert "without a key, appended to: 2 rows, 2 files" in status.lines[1]
+    assert "without a key, appended to: 2 rows, 2 files" in status.lines[2]
     assert [entry["mode"] for entry in asked["history"].run(context, [own], {}).data] == ["incremental", "create"]
     assert "not checked: table: events of public.log are appended" in asked["verify"].run(context, [own], {}).lines[0]
     for name in ("explain", "changes", "lookup", "split", "restore", "savepoint", "overwrite"):
