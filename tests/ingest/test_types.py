@@ -283,7 +283,9 @@ def test_long_values_that_would_become_nulls_are_refused(postgresql: PostgreSQLS
     assert len(row["c0"]) == 5000
 
 
-@pytest.mark.parametrize("kind", ["varbit(12)", "bit(3)[]", "int[][]", "interval[]"])
+@pytest.mark.parametrize(
+    "kind", ["varbit(12)", "bit(3)[]", "int[][]", "interval[]", "money[]", "xml[]", "name[]", "point[]"]
+)
 def test_a_column_that_can_not_be_read_exactly_is_named(postgresql: PostgreSQLServer, slot: str, kind: str) -> None:
     postgresql.sql(f"create schema {slot}", f"create table {slot}.t (id int primary key, c {kind})")
     connection = connection_to(postgresql, slot)

@@ -48,7 +48,10 @@ _INEXACT_COLUMNS = """
 select n.nspname || '.' || c.relname, a.attname, format_type(a.atttypid, a.atttypmod) from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
 join pg_type t on t.oid = a.atttypid
-where (a.attndims > 1 or t.typname in ('varbit', '_varbit', '_bit', '_interval'))
+where (
+    a.attndims > 1
+    or t.typname in ('varbit', '_varbit', '_bit', '_interval', '_money', '_xml', '_name', '_point')
+  )
   and c.relkind in ('r', 'p') and not a.attisdropped and n.nspname not in ('pg_catalog', 'information_schema')
 """
 _UNTOLD_COLUMNS = """
@@ -310,12 +313,12 @@ class PostgreSQL:
             )
 
     def _check_columns(self) -> None:
-        """Debezium makes nulls of lists inside of lists, and loses lists of intervals and lengths of varying bits."""
+        """Debezium makes nulls of lists inside of lists, and loses some lists and the lengths of varying bits."""
         inexact = [column for _, column in self._columns(_INEXACT_COLUMNS)]
         if inexact:
             raise self._error(
-                "columns with bits of any length, lists of bits or intervals, or lists inside of lists can't be read "
-                f"exactly: {', '.join(inexact)}.\n"
+                "columns with bits of any length, lists of bits, intervals, money, xml, names or points, or lists "
+                f"inside of lists can't be read exactly: {', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
             )
 
