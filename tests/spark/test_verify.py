@@ -133,7 +133,7 @@ def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
         lake.load("s", rows.values(), COLUMNS)
         lake.run(model)
     told = inspect.status(lake.reader, model, [])
-    assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, 100)
+    assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, len(rows))
     found = {key: lookup(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
     assert {key: found.row and found.row["v"] for key, found in found.items()} == {
         "1": "new2",
