@@ -268,7 +268,7 @@ CHANGED_ELSEWHERE = {
     "cascade": (
         ["create table {s}.t (id int primary key, a int, constraint of_a foreign key (a) references a(id) "
          "on delete cascade)"],
-        r"foreign keys change rows of {s}\.t, [\s\S]*: of_a\.[\s\S]*`arctic\.cascades: ignore`",
+        r"foreign keys change rows of {s}\.t, [\s\S]*: of_a\.[\s\S]*`arctic\.mysql\.cascades: ignore`",
     ),
 }  # fmt: skip
 """Statements that make `t`, and what the error says."""

@@ -150,7 +150,7 @@ KINDS = (
     Kind("uuid", hexes(32)),
     Kind("json", json_number),
     Kind("jsonb", lambda chance: chance.choice(['{"b":  2.50, "a": null}', "[]", '"ü"'])),
-    Kind("inet", lambda chance: f"10.{chance.randrange(256)}.0.1/{chance.randint(8, 32)}"),
+    Kind("inet", lambda chance: f"10.{chance.randrange(256)}.0.1/{chance.randint(8, 32)}", "abbrev({c})"),
     Kind("int4range", lambda chance: f"[{chance.randrange(5)},{chance.randint(5, 9)})"),
     Kind("numeric[]", lambda chance: f"{{{digits(20, 40)(chance)},null}}", **LIST),
     Kind("text[]", lambda chance: f"{{a,null,{chance.randrange(99)}}}", **LIST),
