@@ -77,16 +77,16 @@ def spark_ended(error: BaseException) -> SparkEnded | None:
 def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
     """Calls `on_end` once, in a thread of its own, if Spark ends while this lasts, whether somebody uses it or not.
 
-    Two looks in a row must find it gone, since a server may miss one.
+    Two looks in a row must find it gone, since a server may miss one. An end that was noticed before does not count.
     """
-    leaving = threading.Event()
+    leaving, earlier = threading.Event(), PROCESS.ended
 
     def watch() -> None:
         was_gone = False
         while not leaving.wait(thresholds.spark_watch_seconds):
             end = how_spark_ended()
             error = _error_of(end) if end is not None and was_gone else PROCESS.ended
-            if error is not None:
+            if error is not None and error is not earlier:
                 on_end(error)
                 return
             was_gone = end is not None

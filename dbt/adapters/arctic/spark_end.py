@@ -22,12 +22,13 @@ def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: E
     What does not come to its end in time is left behind with the process, which nothing is lost with.
     """
     ends: list[SparkEnded] = []
+    timers: list[threading.Timer] = []
 
     def end(error: SparkEnded) -> None:
         ends.append(error)
-        last = threading.Timer(limits.spark_end_seconds, _leave, (command, error))
-        last.daemon = True
-        last.start()
+        timers.append(threading.Timer(limits.spark_end_seconds, _leave, (command, error)))
+        timers[0].daemon = True
+        timers[0].start()
         stop(error)
 
     try:
@@ -36,6 +37,9 @@ def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: E
     except Exception:
         if not ends:
             raise
+    finally:
+        for timer in timers:
+            timer.cancel()
     if ends:
         raise ends[0]
 

@@ -29,6 +29,23 @@ with ended_with_spark("serve", lambda _: None, limits):
     threading.Event().wait()
 """
 
+ENDING = """
+import subprocess, sys, threading, time
+from arctic_runtime.errors import SparkEnded
+from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.thresholds import EngineThresholds
+from dbt.adapters.arctic.spark_end import ended_with_spark
+limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.2)
+PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
+stopped = threading.Event()
+try:
+    with ended_with_spark("serve", lambda _: stopped.set(), limits):
+        stopped.wait()
+except SparkEnded:
+    time.sleep(0.5)
+    print("went on")
+"""
+
 
 @pytest.fixture
 def java(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
@@ -105,3 +122,18 @@ def test_a_command_whose_spark_is_there_fails_by_its_own_error(java: subprocess.
 def test_a_command_that_does_not_end_is_ended() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr.splitlines()[0]) == (1, "arctic serve: Spark is gone.")
+
+
+def test_a_command_that_has_ended_leaves_its_process_alone() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "went on\n")
+
+
+def test_an_end_that_was_noticed_before_is_not_one_of_the_next_command(java: subprocess.Popen[bytes]) -> None:
+    PROCESS.ended = SparkEnded("an earlier one")
+    heard = Heard()
+    with watch_spark(LIMITS, heard):
+        assert not heard.came.wait(0.2)
+        java.kill()
+        assert heard.came.wait(60)
+    assert "signal 9" in str(heard[0])
