@@ -63,7 +63,7 @@ def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monke
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, None, None, "d", 1, 7))
     with monkeypatch.context() as patched:
-        patched.setattr(Computation, "_earlier_events", lambda *_: None)
+        patched.setattr(Computation, "find_earlier_events", lambda *_: None)
         assert run_with(lake, model, (1, 2, "x", "c", 10, 3)) == [(1, 3, None, 2, "x")]
     assert [text for text in lake.broken(model) if text.startswith("the query gives the table")]
     lake.run(model, full_refresh=True)

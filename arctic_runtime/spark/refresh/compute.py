@@ -419,7 +419,7 @@ class Computation:
             return self._recorded(beliefs.refreshed(versions, stored, shape, model))
         only = self._keys(query.select(*[column(part) for part in model.config.entity_key]), found.events)
         old = current_rows(self.spark, model, state, self._thresholds.pruning, only)
-        known = self._earlier_events(query, found, last) if last is not None and found.asking else None
+        known = self.find_earlier_events(query, found, last) if last is not None and found.asking else None
         is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
         oldest = row_versions.oldest_changed(model.config, found.oldest, is_recomputed)
         old = row_versions.affected_versions(old, oldest, shape)
@@ -433,7 +433,7 @@ class Computation:
         time = beliefs.time_of_run(self.context.now, last_load(self.context.state.changes))
         return beliefs.recorded(images, self.shape, self.model.config, time)
 
-    def _earlier_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
+    def find_earlier_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
         """Events of earlier runs that those of this run depend on; none after a restore, which undid some of them."""
         if last.restored is not None:
             return None

@@ -99,7 +99,7 @@ def _as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
     return rows.withColumns({**told, **before})
 
 
-def _with_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of which some have no `_before`, and whether there was a row of their key before them.
 
     The deletion of a row that was not there looks like any other. The change row before it tells; where that is not in
@@ -122,7 +122,7 @@ def _with_existence(spark: SparkSession, placed: DataFrame, source: SourceState,
 def _images(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
     was = statement("{before} IS NOT NULL", before=name(BEFORE)) if BEFORE in placed.columns else name(_EXISTED)
     if BEFORE not in placed.columns or has_key_only_rows(source, window):
-        placed = _with_existence(spark, placed, source, window)
+        placed = add_existence(spark, placed, source, window)
     if BEFORE in placed.columns and has_key_only_rows(source, window):
         place = {"commit": name(POSITION, "commit"), "until": number(source.key_only_until)}
         was = statement("({was} OR ({commit} <= {until} AND {existed}))", was=was, existed=name(_EXISTED), **place)

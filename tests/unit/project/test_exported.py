@@ -25,6 +25,7 @@ SURFACE_OF_IVM = (
     "algebra.unique",
     "frontend.analyse",
     "frontend.checks",
+    "frontend.day_texts",
     "frontend.functions",
     "frontend.merge_expressions",
     "frontend.reads",

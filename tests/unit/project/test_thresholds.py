@@ -15,6 +15,7 @@ from tests.unit.project.test_private_names import root
 ROOT = Path(arctic_runtime.__file__).parents[1]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FACTS = {
+    "ivm/frontend/day_texts.py: _ROUNDS": "how deep expressions are looked into, where a cycle would never end",
     "catalog/lookup.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
